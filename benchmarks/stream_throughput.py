@@ -1,0 +1,220 @@
+"""How many completion events a second does one history worker take in, all four levels written?
+
+Beside it, in the same run on the same topic: a Faust agent that only consumes, and one Feast `push` per event (one level).
+Needs a real Kafka for a figure worth quoting (`make kafka-jars`, then LEAP_TEST_KAFKA_LIBS=.cache/kafka); without one it
+runs on the embedded broker and says so. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from services import LIBS_VARIABLE, EmbeddedKafka, Kafka, RealKafka, RedisServer  # noqa: E402
+from stream_process import LeapProcess, checkpoints, wait_until  # noqa: E402
+
+from leap_features.settings import Settings  # noqa: E402
+from leap_streams.producer import CompletionProducer  # noqa: E402
+
+PARTITIONS = 8
+
+
+def events(count: int, seed: int) -> list[bytes]:
+    """Attempts of a long-tailed fleet: 300 model types, 3,000 families, 12 hardware types."""
+    rng = random.Random(seed)
+    families = [f"model{int(rng.paretovariate(0.8)) % 300}/job{i}" for i in range(3000)]
+    weights = [1 / (i + 1) for i in range(len(families))]
+    now = datetime.now(UTC) - timedelta(hours=2)
+    found = []
+    for i, family in enumerate(rng.choices(families, weights, k=count)):
+        model, job = family.split("/")
+        completed = now + timedelta(milliseconds=i)
+        event: dict[str, Any] = {
+            "schema_version": 1,
+            "attempt_id": f"{seed}-{i}",
+            "job_name": f"{job}-train-run{i}",
+            "model_type": model,
+            "hardware_type": f"hw{rng.randrange(12)}",
+            "submitted_at": (completed - timedelta(hours=2)).isoformat(),
+            "started_at": (completed - timedelta(hours=1)).isoformat(),
+            "completed_at": completed.isoformat(),
+            "status": "failed" if rng.random() < 0.05 else "succeeded",
+            "throughput": rng.lognormvariate(6, 2),
+            "trainer_count": 2 ** rng.randrange(8),
+            "reader_count": rng.randrange(32),
+            "batch_size": 2 ** rng.randrange(4, 12),
+            "device_hours": rng.random() * 100,
+            "eligible_hardware": [f"hw{n}" for n in range(12)],
+            "config": {"precision": "bf16", "sequence_length": 2048, "optimizer": "adamw"},
+        }
+        found.append(json.dumps(event).encode())
+    return found
+
+
+def worker_rate(settings: Settings, env: dict[str, str], count: int, log: Path) -> float:
+    """Events a second of `leap worker`, from its first checkpoint to its last."""
+    with LeapProcess(["worker"], env, log) as worker:
+        wait_until(lambda: sum(checkpoints(settings).values()) > 0, timeout_s=60, what="a first batch", process=worker)
+        began, first = time.perf_counter(), sum(checkpoints(settings).values())
+        last_shown = began
+        while (done := sum(checkpoints(settings).values())) < count:
+            time.sleep(0.02)
+            if time.perf_counter() - last_shown > 5:
+                last_shown = time.perf_counter()
+                print(f"  {done:,} of {count:,}", file=sys.stderr, flush=True)
+            if not worker.running:
+                raise SystemExit(f"the worker ended:\n{log.read_text()[-3000:]}")
+        rate = (count - first) / (time.perf_counter() - began)
+        worker.terminate()
+    return rate
+
+
+def consume_only_rate(settings: Settings, env: dict[str, str], count: int) -> float:
+    """Events a second of a Faust agent that takes the same batches and does nothing, in a process of its own."""
+    command = [sys.executable, __file__, "--role", "consume", "--events", str(count)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=300)
+    return float(json.loads(done.stdout.strip().splitlines()[-1])["events_per_s"])
+
+
+def consume(count: int) -> None:
+    """The process of `consume_only_rate`."""
+    import faust
+
+    settings = Settings.from_env()
+    app = faust.App(
+        f"{settings.project}-consume-only",
+        broker=f"kafka://{settings.kafka_brokers}",
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        value_serializer="raw",
+        key_serializer="raw",
+        store="memory://",
+        datadir=tempfile.mkdtemp(),
+        web_enabled=False,
+        autodiscover=False,
+    )
+    topic = app.topic(settings.topic, key_type=bytes, value_type=bytes)
+    seen = [0, 0]
+    began = [0.0]
+
+    @app.agent(topic)
+    async def take(stream: Any) -> None:
+        async for batch in stream.noack_take(settings.batch_max, within=settings.batch_within_s):
+            if not began[0]:
+                began[0], seen[0] = time.perf_counter(), len(batch)
+            for event in batch:
+                event.ack()
+            seen[1] += len(batch)
+            if seen[1] >= count:
+                rate = (seen[1] - seen[0]) / (time.perf_counter() - began[0])
+                print(json.dumps({"events_per_s": rate}), flush=True)
+                os._exit(0)
+
+    app.Worker(loglevel="error", quiet=True, redirect_stdouts=False).execute_from_commandline()
+
+
+def feast_push_rate(settings: Settings, env: dict[str, str], count: int, repo: Path) -> float:
+    """Events a second by one Feast `push` each, to the family's view alone."""
+    os.environ.update({name: value for name, value in env.items() if name.startswith("LEAP_")})
+    import pandas as pd
+    from feast import FeatureStore
+
+    from leap_features.events import decode, to_us
+    from leap_features.family import family_of_event
+    from leap_features.history import EMPTY, FEATURES, Position, features, fold, run_of
+
+    subprocess.run(["feast", "-c", str(repo), "apply"], env=env, check=True, capture_output=True)
+    store = FeatureStore(repo_path=str(repo))
+    rows = {}
+    frames = []
+    for offset, raw in enumerate(events(count, seed=99)):
+        event = decode(raw)
+        run = run_of(event)
+        assert run is not None
+        family = family_of_event(event)
+        row = rows[family] = fold(rows.get(family, EMPTY), run, Position(2_000_000, 0, offset), to_us(event.completed_at))
+        columns = {"job_family": family, "event_timestamp": pd.Timestamp(event.completed_at), **features(row)}
+        frames.append(pd.DataFrame([columns]))
+    assert set(frames[0]) >= {name for name, _ in FEATURES}
+    store.push("family_history_push", frames[0])
+    began = time.perf_counter()
+    for frame in frames[1:]:
+        store.push("family_history_push", frame)
+    return (count - 1) / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """Run the three, and print their rates."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=60_000)
+    parser.add_argument("--pushes", type=int, default=200)
+    parser.add_argument("--role", choices=["main", "consume"], default="main")
+    arguments = parser.parse_args()
+    if arguments.role == "consume":
+        consume(arguments.events)
+        return
+    libs = os.environ.get(LIBS_VARIABLE)
+    with tempfile.TemporaryDirectory() as name, RedisServer() as redis_server:
+        directory = Path(name)
+        broker: Kafka
+        with RealKafka(Path(libs), directory / "kafka") if libs else EmbeddedKafka() as broker:
+            run(arguments, directory, broker, redis_server)
+
+
+def run(arguments: argparse.Namespace, directory: Path, broker: Kafka, redis_server: RedisServer) -> None:
+    """The benchmark, once broker and Redis are up."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LEAP_")} | {
+        "LEAP_KAFKA_BROKERS": broker.brokers,
+        "LEAP_REDIS_URL": redis_server.url,
+        "LEAP_PROJECT": "bench",
+        "LEAP_TOPIC": "bench.completions",
+        "LEAP_DEAD_LETTER_TOPIC": "bench.dead-letter",
+        "LEAP_PARTITIONS": str(PARTITIONS),
+        "LEAP_ARCHIVE": str(directory / "archive"),
+        "LEAP_HISTORY": str(directory / "history"),
+        "LEAP_ALLOW_CREATE_TIME": str(not broker.append_time).lower(),
+    }
+    settings = Settings.from_env(env)
+    for topic in (settings.topic, settings.dead_letter_topic):
+        broker.create_topic(topic, partitions=PARTITIONS)
+    with LeapProcess(["init"], env, directory / "init.log") as init:
+        if init.wait() != 0:
+            raise SystemExit(init.log.read_text())
+    count = arguments.events
+    print(f"producing {count:,} events", file=sys.stderr, flush=True)
+    with CompletionProducer(settings, timeout_s=60) as producer:
+        for raw in events(count, seed=7):
+            producer.send_encoded(raw)
+        producer.flush(120)
+    print("history worker", file=sys.stderr, flush=True)
+    worker = worker_rate(settings, env, count, directory / "worker.log")
+    print("consume only", file=sys.stderr, flush=True)
+    consuming = consume_only_rate(settings, env, count)
+    print("one Feast push per event", file=sys.stderr, flush=True)
+    pushing = feast_push_rate(settings, env, arguments.pushes, ROOT / "feature_repo")
+    result = {
+        "broker": "Apache Kafka" if broker.append_time else "embedded",
+        "events": count,
+        "events_per_s": round(worker),
+        "consume_only_events_per_s": round(consuming),
+        "feast_push_events_per_s": round(pushing, 1),
+        "worker_to_consume_only": round(worker / consuming, 3),
+        "worker_to_feast_push": round(worker / pushing, 1),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

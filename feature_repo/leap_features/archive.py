@@ -1,0 +1,481 @@
+"""The archive: every event that ever came, in Parquet segments. It is the source of truth, and this is its format.
+
+    archive.json                                                       {"format": 1}
+    epoch={E}/date={YYYY-MM-DD}/p{partition}-{first}-{last}.parquet    one segment
+
+A segment covers the offsets from `first` to `last` of one partition, both included: those of gaps in the log and of
+records that are no events too, so it may hold fewer rows than offsets, or none. Its date is the UTC day on which its
+first event was recorded. Segments appear whole (written under another name, synced, then linked), are never
+overwritten, and may overlap; readers take each position once. Only names of that form are segments: a reader never
+sees one that is still being written.
+
+Imported runs lie in epochs of their own, 1, 2, 3, …; live epochs begin at `FIRST_LIVE_EPOCH`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from leap_features import attempts, family, hardware
+from leap_features.events import CompletionEvent, content_digest, from_us, to_us
+from leap_features.history import Position, run_of
+from leap_features.meta import FIRST_LIVE_EPOCH
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+FORMAT: Final = 1
+MARKER: Final = "archive.json"
+
+COLUMNS: Final[Mapping[str, str]] = {
+    "epoch": "BIGINT",
+    "partition": "INTEGER",
+    "offset": "BIGINT",
+    "recorded_at": "TIMESTAMPTZ",
+    "replay": "BOOLEAN",
+    "x": "BIGINT",
+    "log_trainers": "BIGINT",
+    "log_batch": "BIGINT",
+    "digest": "VARCHAR",
+    "job_family": "VARCHAR",
+    "family_given": "BOOLEAN",
+    "family_rule": "VARCHAR",
+    "unknown_hardware": "BOOLEAN",
+    "schema_version": "INTEGER",
+    "attempt_id": "VARCHAR",
+    "job_name": "VARCHAR",
+    "model_type": "VARCHAR",
+    "hardware_type": "VARCHAR",
+    "submitted_at": "TIMESTAMPTZ",
+    "started_at": "TIMESTAMPTZ",
+    "completed_at": "TIMESTAMPTZ",
+    "status": "VARCHAR",
+    "throughput": "DOUBLE",
+    "trainer_count": "BIGINT",
+    "reader_count": "BIGINT",
+    "batch_size": "DOUBLE",
+    "device_hours": "DOUBLE",
+    "eligible_hardware": "VARCHAR[]",
+    "config": "VARCHAR",
+    "architecture": "VARCHAR",
+    "ranking": "VARCHAR",
+}
+"""Columns of a segment and their types in DuckDB. Times are UTC, of microseconds. `x` (null unless succeeded),
+`log_trainers` and `log_batch` (null where the batch size is 0) are fixed-point logarithms; `job_family` was given with
+the event or derived by `family_rule`; `config`, `architecture` and `ranking` are JSON."""
+
+NULLABLE: Final = frozenset({"x", "log_batch", "throughput", "ranking"})
+
+_NAME: Final = re.compile(r"p(\d{5,})-(\d{20})-(\d{20})\.parquet")
+_EPOCH: Final = re.compile(r"epoch=(\d+)")
+_DATE: Final = re.compile(r"date=\d{4}-\d{2}-\d{2}")
+_json: Final = msgspec.json.Encoder(order="deterministic")
+
+
+class ArchiveError(RuntimeError):
+    """A directory that is no archive, or one of another format; the message says what to do."""
+
+
+class ArchiveHole(ArchiveError):
+    """The archive lacks events.
+
+    Attributes:
+        epoch, partition: where.
+        first, last: the offsets that are missing, both included.
+    """
+
+    def __init__(self, epoch: int, partition: int, first: int, last: int, why: str) -> None:
+        super().__init__(
+            f"the archive has a hole: epoch {epoch}, partition {partition}, offsets {first} to {last} are missing ({why})"
+        )
+        self.epoch, self.partition, self.first, self.last = epoch, partition, first, last
+
+
+class Segment(NamedTuple):
+    """One file of the archive and the offsets that it covers, both included."""
+
+    epoch: int
+    partition: int
+    first: int
+    last: int
+    path: Path
+
+
+def create(root: Path | str) -> None:
+    """Make `root` an archive, unless it is one.
+
+    Raises:
+        ArchiveError: `root` is an archive of another format.
+    """
+    root = Path(root)
+    root.mkdir(parents=True, exist_ok=True)
+    if not exists(root):
+        _publish(root, MARKER, json.dumps({"format": FORMAT}).encode() + b"\n", replace=True)
+    check_format(root)
+
+
+def exists(root: Path | str) -> bool:
+    """Whether there is an archive at `root`, of whatever format."""
+    return (Path(root) / MARKER).exists()
+
+
+def check_format(root: Path | str) -> None:
+    """Check that `root` is an archive that this release reads.
+
+    Raises:
+        ArchiveError: it is none.
+    """
+    marker = Path(root) / MARKER
+    try:
+        found = json.loads(marker.read_bytes())["format"]
+    except FileNotFoundError:
+        raise ArchiveError(f"{root} is no archive: it has no {MARKER}; check LEAP_ARCHIVE, or run `leap init`") from None
+    except (ValueError, KeyError, TypeError):
+        raise ArchiveError(f'{marker} must be like {{"format": {FORMAT}}}; restore it from another archive') from None
+    if found != FORMAT:
+        raise ArchiveError(f"{root} is an archive of format {found!r}, this release reads format {FORMAT}")
+
+
+def to_record(
+    event: CompletionEvent,
+    position: Position,
+    recorded_at_us: int,
+    replay: bool,
+    rules: family.Rules = family.DEFAULT_RULES,
+) -> dict[str, Any]:
+    """The row of the archive for `event`, recorded at `recorded_at_us` (microseconds since 1970) at `position`."""
+    run = run_of(event)
+    if run is None:  # the logarithms of trainers and batch size are kept for every event, those of throughput are not
+        run = run_of(msgspec.structs.replace(event, status="failed"))
+        assert run is not None  # noqa: S101  # a failed attempt always has a run
+    return {
+        "epoch": position.epoch,
+        "partition": position.partition,
+        "offset": position.offset,
+        "recorded_at": from_us(recorded_at_us),
+        "replay": replay,
+        "x": run.x if event.status == "succeeded" else None,
+        "log_trainers": run.log_trainers,
+        "log_batch": run.log_batch,
+        "digest": content_digest(event),
+        "job_family": family.family_of_event(event, rules),
+        "family_given": event.job_family is not None,
+        "family_rule": rules.version,
+        "unknown_hardware": event.hardware_type not in hardware.CATALOGUE,
+        "schema_version": event.schema_version,
+        "attempt_id": event.attempt_id,
+        "job_name": event.job_name,
+        "model_type": event.model_type,
+        "hardware_type": event.hardware_type,
+        "submitted_at": event.submitted_at,
+        "started_at": event.started_at,
+        "completed_at": event.completed_at,
+        "status": event.status,
+        "throughput": event.throughput,
+        "trainer_count": event.trainer_count,
+        "reader_count": event.reader_count,
+        "batch_size": float(event.batch_size),
+        "device_hours": float(event.device_hours),
+        "eligible_hardware": list(event.eligible_hardware),
+        "config": _json.encode(event.config).decode(),
+        "architecture": _json.encode(event.architecture).decode(),
+        "ranking": None if event.ranking is None else _json.encode(event.ranking).decode(),
+    }
+
+
+def arrow_schema() -> pa.Schema:
+    """The columns of a segment as an Arrow schema."""
+    import pyarrow as pa  # noqa: PLC0415  # the launcher's side imports this package without pyarrow
+
+    types = {
+        "BIGINT": pa.int64(),
+        "INTEGER": pa.int32(),
+        "TIMESTAMPTZ": pa.timestamp("us", tz="UTC"),
+        "BOOLEAN": pa.bool_(),
+        "VARCHAR": pa.string(),
+        "DOUBLE": pa.float64(),
+        "VARCHAR[]": pa.list_(pa.field("element", pa.string(), nullable=False)),
+    }
+    return pa.schema([pa.field(name, types[kind], nullable=name in NULLABLE) for name, kind in COLUMNS.items()])
+
+
+def to_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows made by `to_record` as a table of the archive's schema."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    # Column by column is three times as fast as `Table.from_pylist`.
+    schema = arrow_schema()
+    columns = [pa.array([record[field.name] for record in records], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def write_segment(
+    root: Path | str,
+    epoch: int,
+    partition: int,
+    first: int,
+    last: int,
+    records: Sequence[Mapping[str, Any]] | pa.Table,
+    *,
+    recorded_at_us: int = 0,
+) -> Path:
+    """Write the segment that covers offsets `first` to `last`, durably; when this returns it survives a power cut.
+
+    Args:
+        records: rows made by `to_record`, ascending by offset, or a table of the archive's schema; may be empty.
+        recorded_at_us: record time of the first record covered, used for the date where `records` is empty.
+
+    Raises:
+        FileExistsError: the archive has that very segment already; it is left alone.
+        ValueError: a record lies outside the range.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    table = records if isinstance(records, pa.Table) else to_table(records)
+    if first < 0 or last < first:
+        raise ValueError(f"a segment covers at least one offset, got {first} to {last}")
+    if table.num_rows:
+        offsets = table["offset"].to_numpy()
+        if offsets.min() < first or offsets.max() > last:
+            raise ValueError(
+                f"records of offsets {offsets.min()} to {offsets.max()} do not lie in segment {first} to {last}"
+            )
+        recorded_at_us = to_us(table["recorded_at"][0].as_py())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    day = from_us(recorded_at_us).date()
+    directory = _durable_directory(Path(root), f"epoch={epoch:d}", f"date={day.isoformat()}")
+    name = f"p{partition:05d}-{first:020d}-{last:020d}.parquet"
+    return _publish(directory, name, sink.getvalue(), replace=False)
+
+
+def _durable_directory(root: Path, *parts: str) -> Path:
+    """The directory `parts` under `root`, with its entry in its parent synced."""
+    directory = root
+    for part in parts:
+        parent, directory = directory, directory / part
+        if not directory.is_dir():
+            directory.mkdir(exist_ok=True)
+            _sync_directory(parent)
+    return directory
+
+
+def _publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path:
+    """Write `name` so that it appears whole or not at all, and stays."""
+    target = directory / name
+    temporary = directory / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            temporary.replace(target)
+        else:
+            # Unlike a rename, a link never replaces what is there; it is atomic on NFS too.
+            os.link(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_directory(directory)
+    return target
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def segments(root: Path | str) -> list[Segment]:
+    """All segments of the archive, by epoch, partition and offsets.
+
+    Raises:
+        ArchiveError: `root` is no archive.
+    """
+    check_format(root)
+    found = []
+    for epoch, directory in _epochs(Path(root)):
+        for day in directory.iterdir():
+            if not _DATE.fullmatch(day.name):
+                continue
+            for path in day.iterdir():
+                if match := _NAME.fullmatch(path.name):
+                    found.append(Segment(epoch, int(match[1]), int(match[2]), int(match[3]), path))
+    return sorted(found)
+
+
+def _epochs(root: Path) -> list[tuple[int, Path]]:
+    return [(int(m[1]), entry) for entry in root.iterdir() if (m := _EPOCH.fullmatch(entry.name)) and entry.is_dir()]
+
+
+def check_complete(root: Path | str, still_in_topic: Mapping[tuple[int, int], int] | None = None) -> None:
+    """Check that the archive lacks no event.
+
+    Args:
+        still_in_topic: (epoch, partition) → first offset that the topic still has. What the topic has lost the archive
+            must have.
+
+    Raises:
+        ArchiveHole: there is a gap between two segments, an import does not begin at offset 0, or the archive ends
+            before the topic's first offset.
+    """
+    ends: dict[tuple[int, int], int] = {}
+    for epoch, partition, first, last, path in segments(root):
+        lane = (epoch, partition)
+        end = ends.get(lane, 0 if epoch < FIRST_LIVE_EPOCH else first)
+        if first > end:
+            raise ArchiveHole(*lane, end, first - 1, f"{path.name} comes next; restore the segments before it")
+        ends[lane] = max(end, last + 1)
+    for (epoch, partition), first in (still_in_topic or {}).items():
+        end = ends.get((epoch, partition), 0)
+        if end < first:
+            why = "the topic has deleted them already; a longer retention, or an archive that is never down for longer"
+            raise ArchiveHole(epoch, partition, end, first - 1, why)
+
+
+def end_offsets(root: Path | str, epoch: int) -> dict[int, int]:
+    """Per partition of `epoch`, the offset after the last one that is archived without a hole before it."""
+    ends: dict[int, int] = {}
+    for segment in segments(root):
+        if segment.epoch == epoch:
+            end = ends.get(segment.partition, segment.first)
+            if segment.first <= end:
+                ends[segment.partition] = max(end, segment.last + 1)
+    return ends
+
+
+def next_import_epoch(root: Path | str) -> int:
+    """The epoch for the next import.
+
+    Raises:
+        ArchiveError: `root` is no archive, or has no room for another import.
+    """
+    check_format(root)
+    epoch = 1 + max((epoch for epoch, _ in _epochs(Path(root)) if epoch < FIRST_LIVE_EPOCH), default=0)
+    if epoch >= FIRST_LIVE_EPOCH:
+        raise ArchiveError(f"{root} has the last import epoch, {epoch - 1}, already")
+    return epoch
+
+
+def reserve_import_epoch(root: Path | str) -> int:
+    """An import epoch that no other import gets, even one that runs at the same time.
+
+    Raises:
+        ArchiveError: `root` is no archive, or has no room for another import.
+    """
+    while True:
+        epoch = next_import_epoch(root)
+        try:
+            (Path(root) / f"epoch={epoch:d}").mkdir()
+        except FileExistsError:
+            continue
+        _sync_directory(Path(root))
+        return epoch
+
+
+class Slice(NamedTuple):
+    """What a reader takes from one segment: the offsets that no segment before it covers."""
+
+    path: Path
+    first: int
+    last: int
+    whole: bool
+
+
+def without_overlaps(found: Iterable[Segment]) -> list[Slice]:
+    """Slices of `found` (sorted) that together hold every position once."""
+    slices = []
+    ends: dict[tuple[int, int], int] = {}
+    for epoch, partition, first, last, path in found:
+        start = max(first, ends.get((epoch, partition), first))
+        if start <= last:
+            slices.append(Slice(path, start, last, start == first))
+            ends[epoch, partition] = last + 1
+    return slices
+
+
+def relation(found: Iterable[Segment], columns: Sequence[str] = tuple(COLUMNS), where: str = "true") -> str:
+    """SQL query for DuckDB over the events in `found` (sorted), each position once: `columns` of the rows that satisfy `where`."""
+    chosen = ", ".join(f'"{name}"' for name in columns)
+    slices = without_overlaps(found)
+    parts = []
+    if whole := [s.path for s in slices if s.whole]:
+        files = ", ".join(file_literal(path) for path in whole)
+        parts.append(f"SELECT {chosen} FROM read_parquet([{files}], hive_partitioning = false) WHERE {where}")
+    for part in slices:
+        if not part.whole:
+            source = f"read_parquet({file_literal(part.path)}, hive_partitioning = false)"
+            within = f'"offset" BETWEEN {part.first} AND {part.last}'
+            parts.append(f"SELECT {chosen} FROM {source} WHERE {within} AND ({where})")
+    if not parts:
+        nothing = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in COLUMNS.items())
+        parts.append(f"SELECT {chosen} FROM (SELECT {nothing}) WHERE false")
+    return "\nUNION ALL ".join(parts)
+
+
+def quoted(text: str) -> str:
+    """`text` as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def file_literal(path: Path) -> str:
+    """`path` as a literal of SQL that DuckDB does not take for a pattern."""
+    return quoted(re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", str(path)))
+
+
+def connect(temporary: Path | str | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory, its times in UTC, that spills to the directory `temporary`."""
+    import duckdb  # noqa: PLC0415
+
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET preserve_insertion_order = false")
+    if temporary is not None:
+        connection.execute(f"SET temp_directory = {quoted(str(temporary))}")
+    return connection
+
+
+def find_attempts(
+    root: Path | str, wanted: Sequence[tuple[bool, str]], horizon_us: int
+) -> dict[tuple[bool, str], tuple[Position, str]]:
+    """First position and content digest of each attempt (succeeded, attempt_id) of `wanted` that the archive has.
+
+    Events that the worker turned away (too late and not replayed) do not count.
+
+    Args:
+        horizon_us: the worker's horizon, in microseconds.
+    """
+    found = segments(root)
+    if not wanted or not found:
+        return {}
+    import pyarrow as pa  # noqa: PLC0415
+
+    unique = sorted(set(wanted))
+    # DuckDB reads the table by this name.
+    wanted_table = pa.table({"succeeded": [s for s, _ in unique], "attempt_id": [a for _, a in unique]})
+    with connect() as connection:
+        connection.register("wanted", wanted_table)
+        # The id alone decides for nearly all rows; the other columns are read for what is left.
+        connection.execute(f"""
+            CREATE TEMP TABLE candidates AS
+            SELECT events.* FROM ({relation(found, attempts.NEEDED, attempts.taken_in(horizon_us))}) AS events
+            SEMI JOIN wanted
+            ON events.attempt_id = wanted.attempt_id AND (events.status = 'succeeded') = wanted.succeeded
+        """)
+        rows = connection.execute(f"""
+            SELECT status = 'succeeded', attempt_id, epoch, partition, "offset", digest
+            FROM ({attempts.with_first("candidates")}) WHERE folds
+        """).fetchall()
+    return {(s, attempt): (Position(*position), digest) for s, attempt, *position, digest in rows}

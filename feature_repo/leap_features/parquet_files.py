@@ -1,0 +1,55 @@
+"""Parquet data sets on disk: a file, or a folder of files that are only ever added whole."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+class NoRows(FileNotFoundError):
+    """A data set has no Parquet file."""
+
+
+def files_of(path: str | Path) -> tuple[str, ...]:
+    """The Parquet files of the data set at `path` (a file, a folder, or an address such as s3://…), in name order.
+
+    Names that begin with a dot or an underscore are not data: unfinished files have such names.
+
+    Raises:
+        NoRows: there is none.
+    """
+    if "://" in str(path):
+        return (str(path),)
+    root = Path(path)
+    if root.is_file():
+        return (str(root),)
+    found = sorted(
+        str(file)
+        for file in root.rglob("*.parquet")
+        if not any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
+    )
+    if not found:
+        raise NoRows(f"no Parquet files at {root}: `leap history build` makes them from the archive")
+    return tuple(found)
+
+
+def schema_of(files: tuple[str, ...]) -> pa.Schema:
+    """The columns of all `files` together."""
+    return pa.unify_schemas([pq.read_schema(file).remove_metadata() for file in files])
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write `table` to `path`, replacing what is there: readers see the whole old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        pq.write_table(table, unfinished, compression="zstd")
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

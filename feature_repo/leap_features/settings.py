@@ -1,0 +1,115 @@
+"""Where Kafka, Redis and the files are: the `LEAP_*` environment variables, read once and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+PREFIX = "LEAP_"
+
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class SettingsError(ValueError):
+    """A `LEAP_*` variable has a value that its rule forbids; the message names variable, value and rule."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a deployment sets. Field `x_y` is the environment variable `LEAP_X_Y`.
+
+    Secrets (`kafka_password`, the password inside `redis_url`) never appear in `repr`.
+    """
+
+    kafka_brokers: NonEmpty = "localhost:9092"
+    """Bootstrap servers, `host:port` separated by commas."""
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    kafka_username: str = ""
+    kafka_password: str = ""
+    kafka_ca_file: str = ""
+    """PEM file of the authority that signed the brokers' certificates; empty means the system's."""
+    redis_url: NonEmpty = "redis://localhost:6379/0"
+    """`redis://[user:password@]host:port/db`, or `rediss://` for TLS."""
+    project: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,62}$")] = "leap"
+    """Feast project; every key in Redis carries it."""
+    topic: NonEmpty = "leap.completions"
+    dead_letter_topic: NonEmpty = "leap.completions.dead-letter"
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 16
+    """Partitions that `leap init` gives a new topic."""
+    horizon_days: Positive = 7.0
+    """An event recorded later than this after its completion is too late for history."""
+    topic_retention_days: Positive = 14.0
+    """Retention of the topic; attempts are remembered for horizon + retention."""
+    batch_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 2_000
+    """Most events that the worker takes in one batch."""
+    batch_within_s: Positive = 0.1
+    """Longest time, in seconds, that the worker waits to fill a batch."""
+    archive_batch_max: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 50_000
+    """Most events that the archive writes as one segment."""
+    archive_within_s: Positive = 5.0
+    """Longest time, in seconds, that an event waits for its segment."""
+    archive: NonEmpty = "data/archive"
+    history: NonEmpty = "data/history"
+    feature_repo: NonEmpty = "feature_repo"
+    bundles: NonEmpty = "data/bundles"
+    policy: str = ""
+    family_rules: str = ""
+    """TOML file of family rules; empty means the built-in ones."""
+    allow_create_time: bool = False
+    """Accept a topic that records the producers' time (trying out only; lateness cannot be judged there)."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """Read the settings from `environ`.
+
+        Raises:
+            SettingsError: a value breaks its rule, or a `LEAP_` variable is not a setting.
+        """
+        given = {name[len(PREFIX) :].lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
+        given = {name: value for name, value in given.items() if not name.startswith("test_")}
+        unknown = sorted(set(given) - set(cls.__struct_fields__))
+        if unknown:
+            names = ", ".join(PREFIX + name.upper() for name in unknown)
+            raise SettingsError(f"{names}: not a setting of LEAP; docs/operations.md lists them all")
+        try:
+            return msgspec.convert(given, cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise SettingsError(_explain(str(error), given)) from None
+
+    def __repr__(self) -> str:
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown["kafka_password"] = "***" if self.kafka_password else ""
+        shown["redis_url"] = redact_url(self.redis_url)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    @property
+    def horizon_us(self) -> int:
+        """The horizon in microseconds."""
+        return round(self.horizon_days * 86_400_000_000)
+
+    @property
+    def attempt_memory_ms(self) -> int:
+        """How long an attempt is remembered for the sake of duplicates, in milliseconds."""
+        return round((self.horizon_days + self.topic_retention_days) * 86_400_000)
+
+
+def redact_url(url: str) -> str:
+    """`url` with its password, if any, replaced by `***`."""
+    scheme, separator, rest = url.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    if not at:
+        return url
+    user = credentials.partition(":")[0]
+    return f"{scheme}{separator}{user}:***@{host}"
+
+
+def _explain(problem: str, given: Mapping[str, str]) -> str:
+    rule, _, path = problem.partition(" - at `$.")
+    name = path.rstrip("`")
+    shown = redact_url(given.get(name, ""))
+    value = "***" if "password" in name else repr(shown)
+    return f"{PREFIX}{name.upper()}={value}: {rule[:1].lower()}{rule[1:]}"

@@ -1,0 +1,29 @@
+"""The launcher's predictor: candidates in, a ranking out, an empty one on any failure.
+
+from leap_predictor import Job, Predictor
+
+predictor = Predictor.open("data/bundles", "redis://localhost:6379/0")
+choices = predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SXM-80", "H100-SXM-80"])
+"""
+
+from __future__ import annotations
+
+from leap_predictor.errors import BundleError, PolicyError, PredictorError, StoreError, StoreTimeout, TreesError
+from leap_predictor.explanation import CandidateReport, Choice, Explanation, Reason
+from leap_predictor.job import Job
+from leap_predictor.predictor import Predictor
+
+__all__ = [
+    "BundleError",
+    "CandidateReport",
+    "Choice",
+    "Explanation",
+    "Job",
+    "PolicyError",
+    "Predictor",
+    "PredictorError",
+    "Reason",
+    "StoreError",
+    "StoreTimeout",
+    "TreesError",
+]

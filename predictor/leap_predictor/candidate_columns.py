@@ -1,0 +1,74 @@
+"""The columns of a job's candidates: the launcher's counterpart of a training set, one row per candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leap_features.columns import (
+    CONFIG_PREFIX,
+    Specifications,
+    config_columns,
+    history_column,
+    specification_columns,
+)
+from leap_features.hardware import SPECS
+from leap_features.layout import Value
+from leap_predictor.history_request import StoredRow
+from leap_predictor.job import Job
+from leap_predictor.manifest import SERVED_FEATURES, View
+
+_NUMERIC: Final = frozenset(name for name, kind in SERVED_FEATURES if kind is not str)
+
+
+def candidate_columns(
+    job: Job,
+    hardware_types: Sequence[str],
+    rows: Sequence[Mapping[str, StoredRow | None]],
+    *,
+    views: Sequence[View],
+    features: Sequence[str],
+    specifications: Specifications,
+    now_us: int,
+) -> dict[str, NDArray[Any]]:
+    """Columns of `job` on each of `hardware_types`.
+
+    Args:
+        job: a checked job.
+        hardware_types: the candidates.
+        rows: per candidate, its history by view.
+        views: the views that `rows` are of.
+        features: names of the model's features; they tell which parts of the job's configuration are wanted.
+        specifications: finds those of a hardware type.
+        now_us: time of submission, microseconds since 1970 UTC.
+    """
+    count = len(hardware_types)
+    types = _objects(hardware_types)
+    columns: dict[str, NDArray[Any]] = {
+        "model_type": _objects([job.model_type] * count),
+        "hardware_type": types,
+        "trainer_count": np.full(count, float(job.trainer_count)),
+        "reader_count": np.full(count, np.nan if job.reader_count is None else float(job.reader_count)),
+        "batch_size": np.full(count, np.nan if job.batch_size is None else float(job.batch_size)),
+        "submitted_at_us": np.full(count, now_us, dtype=np.int64),
+    }
+    keys = [name.removeprefix(CONFIG_PREFIX) for name in features if name.startswith(CONFIG_PREFIX)]
+    columns |= config_columns([job.config] * count, keys)
+    columns |= specification_columns(types, specifications, SPECS)
+    for view in views:
+        of_view = [row[view.view] for row in rows]
+        for feature in view.features:
+            values = [None if row is None else row.features[feature.name] for row in of_view]
+            columns[history_column(view.view, feature.name)] = (
+                np.array(values, dtype=np.float64) if feature.name in _NUMERIC else _objects(values)
+            )
+    return columns
+
+
+def _objects(values: Sequence[Value]) -> NDArray[Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

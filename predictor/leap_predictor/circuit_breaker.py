@@ -1,0 +1,60 @@
+"""A circuit breaker: after failures in a row the store is left alone for a while, and callers do not wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+FAILURES: Final = 3
+"""Failures in a row that open the circuit: one lost packet must not, and three deadlines are still no time."""
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 16.0
+
+
+class CircuitBreaker:
+    """Closed: everyone may call. Open: nobody, until the pause is over. Then one call tries; the others wait for it.
+
+    Each failed trial doubles the pause, up to `LONGEST_PAUSE_S`; a success closes the circuit. Safe across threads.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._pause_s = 0.0
+        self._open_until = 0.0
+        self._trying = False
+        self._last_error = ""
+
+    def allow(self) -> str | None:
+        """None if the caller may go ahead, and must report `succeeded` or `failed`; otherwise why it may not."""
+        with self._lock:
+            if self._failures < FAILURES:
+                return None
+            left = self._open_until - self._clock()
+            if left <= 0 and not self._trying:
+                self._trying = True
+                return None
+            return f"not asked for another {max(left, 0.0):.1f} s after {self._failures} failures: {self._last_error}"
+
+    def succeeded(self) -> None:
+        """Report that a call went well."""
+        with self._lock:
+            self._failures = 0
+            self._pause_s = 0.0
+            self._trying = False
+
+    def failed(self, error: str) -> None:
+        """Report that a call failed, and why."""
+        with self._lock:
+            self._failures += 1
+            self._last_error = error
+            if self._failures < FAILURES or (self._open_until > self._clock() and not self._trying):
+                return  # a straggler that was let through before the circuit opened must not prolong the pause
+            self._trying = False
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S) if self._pause_s else FIRST_PAUSE_S
+            self._open_until = self._clock() + self._pause_s

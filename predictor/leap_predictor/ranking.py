@@ -1,0 +1,137 @@
+"""From estimates to an order of candidates. Pure.
+
+score = predicted throughput ÷ (trainers × cost per trainer-hour). The best score comes first; candidates that the job's
+family failed on again and again come behind all others; equal scores are ordered by name, so that the same question has
+the same answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from leap_features.columns import Columns
+from leap_features.hardware import Catalogue
+from leap_features.levels import BACKOFF, FAMILY_HARDWARE, FAMILY_SCALE
+from leap_features.row import feature
+from leap_predictor.bundle import Bundle
+from leap_predictor.explanation import CandidateReport, Choice
+from leap_predictor.history_request import StoredRow
+from leap_predictor.layered import Estimate
+from leap_predictor.policy import Policy
+
+Rows = Mapping[str, StoredRow | None]
+"""History of one candidate, by view."""
+
+
+class Eligible(NamedTuple):
+    """A candidate that can be judged."""
+
+    hardware_type: str
+    cost: float
+    """Per trainer and hour."""
+
+
+def eligible(
+    candidates: Sequence[str], catalogue: Catalogue, policy: Policy
+) -> tuple[tuple[Eligible, ...], dict[str, str]]:
+    """Those of `candidates` that can be judged, in order, and for the others why not.
+
+    A policy may name a hardware type by any name that the catalogue knows it by.
+    """
+    never = {_one_name(name, catalogue) for name in policy.candidates.never}
+    costs = {_one_name(name, catalogue): cost for name, cost in policy.costs.items()}
+    good: list[Eligible] = []
+    dropped: dict[str, str] = {}
+    for candidate in candidates:
+        name = _one_name(candidate, catalogue)
+        hardware = catalogue.lookup(candidate)
+        if name in never:
+            dropped[candidate] = "the policy says never"
+        elif hardware is None:
+            dropped[candidate] = "unknown hardware: the bundle's catalogue has no specification of it"
+        elif (cost := costs.get(name, hardware.hourly_cost_usd)) is None:
+            dropped[candidate] = "no cost: neither the catalogue nor the policy has one"
+        else:
+            good.append(Eligible(candidate, cost))
+    return tuple(good), dropped
+
+
+def _one_name(name: str, catalogue: Catalogue) -> str:
+    return catalogue.canonical(name) or name
+
+
+def order(
+    candidates: Sequence[Eligible],
+    trainer_count: int,
+    estimate: Estimate,
+    rows: Sequence[Rows],
+    policy: Policy,
+) -> tuple[tuple[Choice, ...], dict[str, str]]:
+    """The choices, best first, and why the other candidates are none."""
+    choices: list[Choice] = []
+    dropped: dict[str, str] = {}
+    for at, (hardware_type, cost) in enumerate(candidates):
+        log_throughput = float(estimate.log_throughput[at])
+        # Beyond e^±300 lies nothing that was ever measured; a float still holds it, and its score.
+        if not abs(log_throughput) < 300:
+            dropped[hardware_type] = f"no usable prediction: log throughput {log_throughput}"
+            continue
+        level = int(estimate.level[at])
+        throughput = math.exp(log_throughput)
+        choices.append(
+            Choice(
+                hardware_type,
+                throughput,
+                throughput / (trainer_count * cost),
+                BACKOFF[level].view if level >= 0 else None,
+                cost,
+                demoted=0 < policy.demotion.failures <= _failures(rows[at]),
+            )
+        )
+    choices.sort(key=lambda choice: (choice.demoted, -choice.score, choice.hardware_type))
+    return tuple(choices), dropped
+
+
+def _failures(rows: Rows) -> int:
+    """Failures since the last success of the family on this hardware, at this scale or at all, whichever are more."""
+    found = [rows[level.view] for level in (FAMILY_HARDWARE, FAMILY_SCALE)]
+    counts = [row.features["failures_since_success"] for row in found if row is not None]
+    return max((count for count in counts if isinstance(count, int)), default=0)
+
+
+def reports(
+    candidates: Sequence[Eligible],
+    choices: Sequence[Choice],
+    columns: Columns,
+    estimate: Estimate,
+    rows: Sequence[Rows],
+    bundle: Bundle,
+) -> dict[str, CandidateReport]:
+    """Everything that is known about each of `candidates`, by hardware type."""
+    by_type = {choice.hardware_type: choice for choice in choices}
+    categories = bundle.model.categories
+    seen = {name: feature(columns, name, categories) for name in bundle.model.features}
+    result = {}
+    for at, (hardware_type, _) in enumerate(candidates):
+        result[hardware_type] = CandidateReport(
+            hardware_type,
+            by_type.get(hardware_type),
+            features={name: _shown(values[at], categories.get(name)) for name, values in seen.items()},
+            uncorrected=_exp(float(estimate.uncorrected[at])),
+            correction=_exp(float(estimate.correction[at])),
+            history={view: None if row is None else row.features for view, row in rows[at].items()},
+            recorded_at_us={view: None if row is None else row.recorded_at_us for view, row in rows[at].items()},
+        )
+    return result
+
+
+def _shown(value: float, values: Sequence[str] | None) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return float(value) if values is None else values[int(value)]
+
+
+def _exp(value: float) -> float | None:
+    return math.exp(value) if abs(value) < 300 else None

@@ -1,0 +1,108 @@
+"""The archive app: every valid completion event, with its position and record time, to Parquet segments.
+
+It is a consumer group of its own and begins where the archive ends. A segment covers a range of offsets without a gap,
+invalid records and holes of the log included; it is on disk before the records are acknowledged.
+`faust -A leap_streams.archive worker`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leap_features import archive
+from leap_features.events import InvalidEvent, decode
+from leap_features.family import Rules
+from leap_features.history import Position
+from leap_features.meta import MetaError
+from leap_features.settings import Settings
+from leap_streams.faults import Halt, Unavailable
+from leap_streams.history_writer import Delivery
+from leap_streams.intake import Intake
+from leap_streams.store import Store
+from leap_streams.worker import rules_of
+
+
+class ArchiveSink:
+    """Where the archive's batches go: one segment per partition and batch."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._root = Path(settings.archive)
+        self._rules: Rules = rules_of(settings)
+        self._store = Store(settings)
+        self._epoch = 0
+        self._ends: dict[int, int] = {}
+
+    def begin(self) -> Mapping[int, int]:
+        """Where the archive of the topic's present life ends, per partition."""
+        try:
+            meta = self._store.read_meta()
+        except MetaError as error:
+            raise Halt(str(error)) from None
+        if meta is None:
+            raise Halt(
+                f"the online store has no meta for project {self._settings.project!r}, which names the topic's epoch: "
+                "run `leap init` if it is new, `leap rebuild` if it lost its data"
+            )
+        archive.create(self._root)
+        try:
+            archive.check_complete(self._root)
+        except archive.ArchiveHole as error:
+            raise Halt(str(error)) from None
+        self._epoch = meta.epoch
+        self._ends = dict(archive.end_offsets(self._root, meta.epoch))
+        return self._ends
+
+    def take(self, deliveries: Sequence[Delivery]) -> Mapping[str, int]:
+        """Write one segment per partition."""
+        by_partition: dict[int, list[Delivery]] = defaultdict(list)
+        for delivery in deliveries:
+            by_partition[delivery.partition].append(delivery)
+        archived = invalid = 0
+        for partition, records in by_partition.items():
+            rows = [row for delivery in records if (row := self._row(delivery)) is not None]
+            first = self._ends.get(partition, records[0].offset)
+            last = records[-1].offset
+            try:
+                archive.write_segment(self._root, self._epoch, partition, first, last, rows)
+            except OSError as error:
+                raise Unavailable(f"archive {self._root}: {error}") from error
+            self._ends[partition] = last + 1
+            archived += len(rows)
+            invalid += len(records) - len(rows)
+        return {"archived": archived, "invalid": invalid, "segments": len(by_partition)}
+
+    def _row(self, delivery: Delivery) -> dict[str, Any] | None:
+        if delivery.value is None:
+            return None
+        try:
+            event = decode(delivery.value)
+        except InvalidEvent:
+            return None  # the history worker alone writes dead letters; here the offset is covered and that is all
+        position = Position(self._epoch, delivery.partition, delivery.offset)
+        return archive.to_record(event, position, delivery.recorded_at_us, delivery.replay, self._rules)
+
+    def close(self) -> None:
+        """Close the connection to Redis."""
+        self._store.close()
+
+
+def build(settings: Settings) -> Intake:
+    """The archive app of `settings`, not yet running."""
+    return Intake(
+        f"{settings.project}-archive",
+        settings,
+        lambda: ArchiveSink(settings),
+        batch_max=settings.archive_batch_max,
+        batch_within_s=settings.archive_within_s,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    # Built when Faust asks for it: importing this module must not need an environment.
+    if name == "app":
+        return build(Settings.from_env()).app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

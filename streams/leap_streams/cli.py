@@ -1,0 +1,68 @@
+"""The commands of the stream; each imports what it runs when it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from leap_features.settings import Settings, SettingsError
+
+
+def settings_from_env() -> Settings:
+    """Read the `LEAP_*` variables; a wrong one ends the command with its message."""
+    try:
+        return Settings.from_env()
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+
+
+@click.command("up")
+@click.option(
+    "--env-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the settings to this shell file, for scripts; removed at the stop.",
+)
+@click.option("--redis-port", type=click.IntRange(1, 65535), help="Port for Redis.  [default: a free one]")
+def up_command(env_file: Path | None, redis_port: int | None) -> None:
+    """Start a broker and a Redis for trying out, and print the settings to export.
+
+    Needs neither Docker nor Java. Both run until Ctrl-C and keep nothing. LEAP_TOPIC, LEAP_DEAD_LETTER_TOPIC and
+    LEAP_PARTITIONS say which topics are made.
+    """
+    from leap_streams.embedded import EmbeddedServiceError  # noqa: PLC0415  # see the module's first line
+    from leap_streams.up import run_until_stopped  # noqa: PLC0415
+
+    try:
+        run_until_stopped(settings_from_env(), env_file=env_file, redis_port=redis_port, show=click.echo)
+    except EmbeddedServiceError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.command("init")
+@click.option("--replication", default=1, show_default=True, type=click.IntRange(1, 10), help="Replicas of each topic.")
+def init_command(replication: int) -> None:
+    """Make the topics, the archive and the online store's meta, where they are missing."""
+    from leap_streams.init import initialise  # noqa: PLC0415
+
+    initialise(settings_from_env(), replication, click.echo)
+
+
+@click.command("worker")
+@click.option("--loglevel", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True)
+def worker_command(loglevel: str) -> None:
+    """Keep history current: completion events from Kafka into the online store, until SIGTERM."""
+    from leap_streams import worker  # noqa: PLC0415
+    from leap_streams.run import run  # noqa: PLC0415
+
+    run(worker.build(settings_from_env()), loglevel)
+
+
+@click.command("archive")
+@click.option("--loglevel", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True)
+def archive_command(loglevel: str) -> None:
+    """Keep the archive: completion events from Kafka to Parquet segments, until SIGTERM."""
+    from leap_streams import archive  # noqa: PLC0415
+    from leap_streams.run import run  # noqa: PLC0415
+
+    run(archive.build(settings_from_env()), loglevel)

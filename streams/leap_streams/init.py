@@ -1,0 +1,45 @@
+"""`leap init`: what must be there before the first event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from leap_features import archive
+from leap_features.meta import FIRST_LIVE_EPOCH, MetaError
+from leap_features.settings import Settings
+from leap_streams.faults import Halt, Unavailable
+from leap_streams.kafka import TopicError, create_topics, topic_uuid
+from leap_streams.store import Store
+from leap_streams.worker import rules_of
+
+
+def initialise(settings: Settings, replication: int, say: Callable[[str], None]) -> None:
+    """Make topics, archive and meta where they are missing; what is there is left as it is.
+
+    With `allow_create_time` the topics are left to the broker: the embedded one makes its own.
+
+    Raises:
+        click.ClickException: broker or store do not answer, or refuse.
+    """
+    store = Store(settings)
+    try:
+        uuid = ""
+        if settings.allow_create_time:
+            say(f"topic {settings.topic}: left to the broker, since LEAP_ALLOW_CREATE_TIME is set")
+        else:
+            create_topics(settings, replication, say)
+            uuid = topic_uuid(settings)
+        root = Path(settings.archive)
+        archive.create(root)
+        say(f"archive {root}: ready")
+        created = store.create_meta(rules_of(settings).version, FIRST_LIVE_EPOCH, uuid)
+        if not created:
+            store.read_meta()
+        say(f"online store, project {settings.project}: {'created' if created else 'there already'}")
+    except (archive.ArchiveError, TopicError, Unavailable, Halt, MetaError) as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        store.close()

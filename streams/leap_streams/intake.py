@@ -1,0 +1,387 @@
+"""A Faust app that takes one topic into a sink, in order, without a gap, and acknowledges what the sink has stored.
+
+The sink says where it is (`begin`); the consumer starts there, not at the group's committed offsets, which serve
+monitoring only. A batch that the sink cannot store now is done again until it can; a batch that it refuses is dropped,
+and the consumer goes back to where the sink is. Sinks are plain synchronous code and run in one thread of their own, so
+that the event loop, and with it the group membership, lives on while they work or wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import faust
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+from leap_features.settings import Settings
+from leap_streams.cursor import Cursor, Verdict
+from leap_streams.faults import Halt, Refused, Unavailable
+from leap_streams.history_writer import Delivery
+from leap_streams.kafka import REPLAY_HEADER
+from leap_streams.log_probe import LogProbe
+
+log = logging.getLogger("leap.intake")
+
+LOG_APPEND_TIME: Final = 1
+"""Kafka's timestamp type of a record that the broker stamped."""
+
+SESSION_TIMEOUT_S: Final = 10.0
+"""A worker that died keeps its partitions this long. Faust's default, 60 s, lets the group stand still for a minute."""
+HEARTBEAT_S: Final = 3.0
+FIRST_WAIT_S: Final = 0.1
+LONGEST_WAIT_S: Final = 5.0
+RESYNC_EVERY_S: Final = 5.0
+"""How often an idle intake compares itself with its sink, and fetches again what never came."""
+REPORT_EVERY_S: Final = 30.0
+
+T = TypeVar("T")
+
+
+class Sink(Protocol):
+    """Where batches go. Its methods run in one thread, one at a time."""
+
+    def begin(self) -> Mapping[int, int]:
+        """Partition → next offset to take in, for those where the sink has something; read afresh.
+
+        Raises:
+            Unavailable: ask again later.
+            Halt: the sink cannot be written to.
+        """
+
+    def take(self, deliveries: Sequence[Delivery]) -> Mapping[str, int]:
+        """Store `deliveries`, ascending within a partition; counts for the log.
+
+        Raises:
+            Unavailable: nothing is lost if the same batch is taken again.
+            Refused: begin again where `begin` says.
+            Halt: the sink cannot be written to.
+        """
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class _Consumer(driver.Consumer):
+    """Begins where the sink is; Faust's own seek would begin at the committed offsets."""
+
+    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        app = cast(IntakeApp, self.app)
+        return await app.intake.seek_to_sink(self)
+
+    async def log_bounds(self, tps: Sequence[TP]) -> tuple[Mapping[TP, int], Mapping[TP, int]]:
+        """First offset and end offset of each partition."""
+        thread = cast(_ConsumerThread, self._thread)
+        return await thread.log_bounds(tps)
+
+
+class _ConsumerThread(driver.AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Faust reads uncommitted records of transactional producers, and offers no setting against it.
+        consumer._isolation_level = "read_committed"
+        return consumer
+
+    async def log_bounds(self, tps: Sequence[TP]) -> tuple[Mapping[TP, int], Mapping[TP, int]]:
+        """First offset and end offset of each partition."""
+        consumer = self._ensure_consumer()
+        return (
+            await self.call_thread(consumer.beginning_offsets, list(tps)),
+            await self.call_thread(consumer.end_offsets, list(tps)),
+        )
+
+
+class _Transport(driver.Transport):
+    Consumer = _Consumer
+
+
+class IntakeApp(faust.App):
+    """A Faust app whose consumer begins where its intake's sink is."""
+
+    intake: Intake
+
+
+class Intake:
+    """Takes `settings.topic` into a sink.
+
+    Args:
+        name: the Faust app's, and so the consumer group's.
+        make_sink: called in the intake's thread when the app starts.
+        batch_max, batch_within_s: most records of a batch, and the longest wait to fill one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        make_sink: Callable[[], Sink],
+        *,
+        batch_max: int,
+        batch_within_s: float,
+    ) -> None:
+        self.name = name
+        self.failure: BaseException | None = None
+        """Why the app halted, if it did."""
+        self._settings = settings
+        self._make_sink = make_sink
+        self._sink: Sink | None = None
+        self._batch_max = batch_max
+        self._batch_within_s = batch_within_s
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._busy = asyncio.Lock()
+        self._cursors: dict[int, Cursor] = {}
+        self._stood_at: dict[int, int] = {}
+        self._probe = LogProbe(settings)
+        self._counts: Counter[str] = Counter()
+        self.app = self._build_app()
+
+    def _build_app(self) -> IntakeApp:
+        settings = self._settings
+        app = IntakeApp(
+            self.name,
+            broker=[f"kafka://{server.strip()}" for server in settings.kafka_brokers.split(",")],
+            broker_credentials=_credentials(settings),
+            broker_session_timeout=SESSION_TIMEOUT_S,
+            broker_heartbeat_interval=HEARTBEAT_S,
+            consumer_auto_offset_reset="none",  # every partition is sought; a lost range must not pass silently
+            stream_wait_empty=False,  # a revocation must not wait for a store that is down
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            key_serializer="raw",
+            value_serializer="raw",
+            store="memory://",
+            datadir=tempfile.gettempdir(),
+            web_enabled=False,
+            autodiscover=False,
+        )
+        app.intake = self
+        app.transport = _Transport(app.conf.broker, app)
+        topic = app.topic(settings.topic, key_type=bytes, value_type=bytes)
+
+        @app.agent(topic, name=self.name)
+        async def intake(stream: Any) -> None:
+            async for events in stream.noack_take(self._batch_max, within=self._batch_within_s):
+                try:
+                    await self._take(events)
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:
+                    await self._halt(error)
+
+        @app.timer(RESYNC_EVERY_S)  # type: ignore[untyped-decorator]
+        async def resync() -> None:
+            if not self._busy.locked():
+                try:
+                    async with self._busy:
+                        await self._resync(wait=False)
+                        await self._unstick()
+                except Unavailable as error:
+                    log.warning("%s: %s", self.name, error)
+                except Exception as error:
+                    await self._halt(error)
+
+        @app.timer(REPORT_EVERY_S)  # type: ignore[untyped-decorator]
+        async def report() -> None:
+            self._report()
+
+        return app
+
+    async def seek_to_sink(self, consumer: _Consumer) -> Mapping[TP, int]:
+        """Seek every assigned partition to where the sink is, and return the offsets."""
+        try:
+            async with self._busy:
+                tps = [tp for tp in consumer.assignment() if tp.topic == self._settings.topic]
+                begins = await self._begin(wait=True)
+                start = await self._start_offsets(consumer, tps, begins)
+                self._cursors = {tp.partition: Cursor(offset) for tp, offset in start.items()}
+                if start:
+                    await consumer.seek_wait(start)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await self._halt(error)
+            raise
+        log.info("%s: begins at %s", self.name, {tp.partition: offset for tp, offset in sorted(start.items())})
+        return start
+
+    async def _start_offsets(self, consumer: _Consumer, tps: Sequence[TP], begins: Mapping[int, int]) -> dict[TP, int]:
+        if not tps:
+            return {}
+        first, end = await consumer.log_bounds(tps)
+        start = {}
+        for tp in tps:
+            offset = begins.get(tp.partition)
+            if offset is None:
+                offset = first[tp]
+            elif offset < first[tp]:
+                raise Halt(
+                    f"topic {tp.topic}, partition {tp.partition}: {first[tp] - offset} records from offset {offset} on "
+                    "have been deleted by retention before they were taken in; `leap rebuild` restores history from "
+                    "the archive"
+                )
+            elif offset > end[tp]:
+                raise Halt(
+                    f"topic {tp.topic}, partition {tp.partition} ends at offset {end[tp]}, below the checkpoint "
+                    f"{offset}: the topic was deleted and created again; give it a new epoch by "
+                    "`leap rebuild --new-epoch`"
+                )
+            start[tp] = offset
+        return start
+
+    async def _begin(self, *, wait: bool) -> Mapping[int, int]:
+        return await self._until_available(lambda: self._opened().begin(), "waits to begin", wait=wait)
+
+    def _opened(self) -> Sink:
+        if self._sink is None:
+            self._sink = self._make_sink()
+        return self._sink
+
+    async def _take(self, events: Sequence[Any]) -> None:
+        async with self._busy:
+            accepted = await self._in_order(events)
+            if not accepted:
+                return
+            deliveries = [self._delivery(event.message) for event in accepted]
+            try:
+                counts = await self._until_available(lambda: self._opened().take(deliveries), "waits to write")
+            except Refused as error:
+                log.warning("%s: %s; begins again where the store is", self.name, error)
+                await self._resync(wait=True)
+                return
+            self._counts.update(counts)
+        for event in accepted:
+            event.ack()
+
+    async def _in_order(self, events: Sequence[Any]) -> list[Any]:
+        """Those of `events` that come next; where one is missing, the consumer is sent back to it."""
+        accepted = []
+        for event in events:
+            message = event.message
+            cursor = self._cursors.get(message.partition)
+            if cursor is None:
+                continue
+            verdict = cursor.take(message.offset)
+            if verdict is Verdict.GAP:
+                following = await self._until_available(
+                    partial(self._probe.offsets, message.partition, cursor.next), "waits to probe the log"
+                )
+                if cursor.learn(following):
+                    await self._seek({message.partition: cursor.next})
+                verdict = cursor.take(message.offset)
+            if verdict is Verdict.TAKE:
+                accepted.append(event)
+        return accepted
+
+    async def _resync(self, *, wait: bool) -> None:
+        """Go back, or forward, to where the sink is."""
+        begins = await self._begin(wait=wait)
+        consumer = cast(_Consumer, self.app.consumer)
+        moved = {}
+        for partition, cursor in self._cursors.items():
+            begin = begins.get(partition)
+            if begin is None:
+                tp = TP(self._settings.topic, partition)
+                begin = (await self._start_offsets(consumer, [tp], begins))[tp]
+            if begin != cursor.next:
+                log.warning("%s: partition %d goes from offset %d to %d", self.name, partition, cursor.next, begin)
+                cursor.rewind(begin)
+                moved[partition] = begin
+        await self._seek(moved)
+
+    async def _unstick(self) -> None:
+        """Send the consumer back to partitions that have records and yet stood still since the last call."""
+        consumer = cast(_Consumer, self.app.consumer)
+        standing = {}
+        for partition, cursor in self._cursors.items():
+            end = consumer.highwater(TP(self._settings.topic, partition))
+            if end and cursor.next < end and self._stood_at.get(partition) == cursor.next:
+                standing[partition] = cursor.next
+            self._stood_at[partition] = cursor.next
+        if standing:
+            log.info("%s: fetches again from %s", self.name, standing)
+            await self._seek(standing)
+
+    async def _seek(self, to: Mapping[int, int]) -> None:
+        consumer = cast(_Consumer, self.app.consumer)
+        assigned = {tp.partition: tp for tp in consumer.assignment() if tp.topic == self._settings.topic}
+        seeks = {assigned[partition]: offset for partition, offset in to.items() if partition in assigned}
+        if seeks:
+            await consumer.seek_wait(seeks)
+
+    async def _until_available(self, work: Callable[[], T], waiting: str, *, wait: bool = True) -> T:
+        """Run `work` in the intake's thread, again and again while it is `Unavailable`."""
+        delay = FIRST_WAIT_S
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await loop.run_in_executor(self._thread, work)
+            except Unavailable as error:
+                if not wait or self.app.should_stop:
+                    raise
+                log.warning("%s %s (next try in %.1f s): %s", self.name, waiting, delay, error)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LONGEST_WAIT_S)
+
+    def _delivery(self, message: Any) -> Delivery:
+        if message.timestamp_type != LOG_APPEND_TIME and not self._settings.allow_create_time:
+            raise Halt(
+                f"topic {message.topic} carries the producers' time, and history needs the broker's: set "
+                "message.timestamp.type=LogAppendTime (or LEAP_ALLOW_CREATE_TIME=true for trying out)"
+            )
+        headers = message.headers or ()
+        pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        replay = any(name == REPLAY_HEADER and value == b"1" for name, value in pairs)
+        # Faust gives seconds as a float; the broker's clock has milliseconds.
+        recorded_at_us = round(message.timestamp * 1000) * 1000
+        return Delivery(message.partition, message.offset, recorded_at_us, message.value, replay, message.key, pairs)
+
+    async def _halt(self, error: BaseException) -> None:
+        if self.failure is not None:
+            return
+        self.failure = error
+        if isinstance(error, Halt):
+            log.critical("%s halts: %s", self.name, error)
+        else:
+            log.critical("%s halts, nothing of the batch is acknowledged", self.name, exc_info=error)
+        await self.app.crash(error)
+
+    def _report(self) -> None:
+        if self._counts:
+            log.info("%s: %s", self.name, ", ".join(f"{name} {n}" for name, n in sorted(self._counts.items()) if n))
+            self._counts.clear()
+
+    def close(self) -> None:
+        """Report, and let go of the sink. After the app has stopped."""
+        self._report()
+        if self._sink is not None:
+            self._thread.submit(self._sink.close).result()
+        self._probe.close()
+        self._thread.shutdown()
+
+
+def _credentials(settings: Settings) -> Any:
+    protocol = settings.kafka_security_protocol
+    if protocol == "PLAINTEXT":
+        return None
+    context = None
+    if protocol.endswith("SSL"):
+        context = ssl.create_default_context(cafile=settings.kafka_ca_file or None)
+    if not protocol.startswith("SASL"):
+        return faust.SSLCredentials(context)
+    return faust.SASLCredentials(
+        username=settings.kafka_username,
+        password=settings.kafka_password,
+        mechanism=settings.kafka_sasl_mechanism,
+        ssl_context=context,
+    )

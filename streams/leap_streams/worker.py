@@ -1,0 +1,121 @@
+"""The history worker: completion events from Kafka into the online store. `faust -A leap_streams.worker worker`.
+
+The app is built from the `LEAP_*` environment when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leap_features import archive
+from leap_features.family import DEFAULT_RULES, Rules, load_rules
+from leap_features.history import Position
+from leap_features.meta import MetaError
+from leap_features.settings import Settings
+from leap_streams.dead_letter import DeadLetterTopic
+from leap_streams.faults import Halt, Unavailable
+from leap_streams.history_writer import Delivery, FindAttempts, HistoryWriter
+from leap_streams.intake import Intake
+from leap_streams.kafka import TopicError, check_topic, topic_uuid
+from leap_streams.store import Session, Store, session_of
+
+
+class HistorySink:
+    """Where the worker's batches go: rows and attempts to the online store, dead letters to their topic."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._rules = rules_of(settings)
+        self._store = Store(settings)
+        self._dead_letters = DeadLetterTopic(settings)
+        self._writer = HistoryWriter(settings, self._store, _archive_lookup(settings), self._rules)
+        self._topic_checked = False
+        self._session = Session(b"", {})
+        self._epoch = 0
+
+    def begin(self) -> Mapping[int, int]:
+        """Read the store's meta: checkpoints, and the generation that every write must name."""
+        try:
+            meta = self._store.read_meta()
+        except MetaError as error:
+            raise Halt(str(error)) from None
+        if meta is None:
+            raise Halt(
+                f"the online store has no meta for project {self._settings.project!r}: run `leap init` if it is new, "
+                "`leap rebuild` if it lost its data"
+            )
+        if meta.family_rule != self._rules.version:
+            raise Halt(
+                f"the online store was made under family rule {meta.family_rule!r}, this worker has "
+                f"{self._rules.version!r}: use the same rules (LEAP_FAMILY_RULES), or run `leap rebuild`"
+            )
+        if meta.state != "ready":
+            raise Unavailable("the online store is being rebuilt")
+        self._check_topic(meta.topic_uuid)
+        self._session, self._epoch = session_of(meta), meta.epoch
+        return meta.checkpoints
+
+    def _check_topic(self, expected_uuid: str) -> None:
+        if self._topic_checked or self._settings.allow_create_time:
+            return
+        try:
+            check_topic(self._settings)
+            uuid = topic_uuid(self._settings)
+        except TopicError as error:
+            raise Halt(str(error)) from None
+        if expected_uuid and uuid and uuid != expected_uuid:
+            raise Halt(
+                f"topic {self._settings.topic} has UUID {uuid}, the online store follows {expected_uuid}: the topic "
+                "was deleted and created again; give it a new epoch by `leap rebuild --new-epoch`"
+            )
+        self._topic_checked = True
+
+    def take(self, deliveries: Sequence[Delivery]) -> Mapping[str, int]:
+        """Write the rows, then the dead letters, then the checkpoints."""
+        batch = self._writer.write(deliveries, self._session, self._epoch)
+        if batch.rejected:
+            self._dead_letters.send(batch.rejected)
+        self._session = self._store.move_checkpoints(self._session, batch.checkpoints)
+        return batch.counts
+
+    def close(self) -> None:
+        """Close the connection to Redis."""
+        self._store.close()
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The family rules that `settings` name."""
+    return load_rules(settings.family_rules) if settings.family_rules else DEFAULT_RULES
+
+
+def _archive_lookup(settings: Settings) -> FindAttempts | None:
+    root = Path(settings.archive)
+    try:
+        archive.check_format(root)
+    except archive.ArchiveError:
+        return None
+
+    def find(attempts: Sequence[tuple[bool, str]]) -> Mapping[tuple[bool, str], tuple[Position, str]]:
+        return archive.find_attempts(root, attempts, horizon_us=settings.horizon_us)
+
+    return find
+
+
+def build(settings: Settings) -> Intake:
+    """The history worker of `settings`, not yet running."""
+    return Intake(
+        f"{settings.project}-history",
+        settings,
+        lambda: HistorySink(settings),
+        batch_max=settings.batch_max,
+        batch_within_s=settings.batch_within_s,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    # Built when Faust asks for it: importing this module must not need an environment.
+    if name == "app":
+        return build(Settings.from_env()).app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

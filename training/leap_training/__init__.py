@@ -1,0 +1,1 @@
+"""Training: data sets, the ranking model, its evaluation and publication."""
