@@ -29,6 +29,7 @@ from leap_features.settings import Settings  # noqa: E402
 from leap_streams.producer import CompletionProducer  # noqa: E402
 
 PARTITIONS = 8
+RATE = "events a second: "
 
 
 def events(count: int, seed: int) -> list[bytes]:
@@ -85,7 +86,8 @@ def consume_only_rate(settings: Settings, env: dict[str, str], count: int) -> fl
     """Events a second of a Faust agent that takes the same batches and does nothing, in a process of its own."""
     command = [sys.executable, __file__, "--role", "consume", "--events", str(count)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=300)
-    return float(json.loads(done.stdout.strip().splitlines()[-1])["events_per_s"])
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(RATE)]
+    return float(line.removeprefix(RATE))
 
 
 def consume(count: int) -> None:
@@ -119,7 +121,7 @@ def consume(count: int) -> None:
             seen[1] += len(batch)
             if seen[1] >= count:
                 rate = (seen[1] - seen[0]) / (time.perf_counter() - began[0])
-                print(json.dumps({"events_per_s": rate}), flush=True)
+                print(f"\n{RATE}{rate}", flush=True)
                 os._exit(0)
 
     app.Worker(loglevel="error", quiet=True, redirect_stdouts=False).execute_from_commandline()
@@ -135,7 +137,7 @@ def feast_push_rate(settings: Settings, env: dict[str, str], count: int, repo: P
     from leap_features.family import family_of_event
     from leap_features.history import EMPTY, FEATURES, Position, features, fold, run_of
 
-    subprocess.run(["feast", "-c", str(repo), "apply"], env=env, check=True, capture_output=True)
+    subprocess.run([str(Path(sys.executable).with_name("feast")), "-c", str(repo), "apply"], env=env, check=True, capture_output=True)
     store = FeatureStore(repo_path=str(repo))
     rows = {}
     frames = []
@@ -200,9 +202,9 @@ def run(arguments: argparse.Namespace, directory: Path, broker: Kafka, redis_ser
         producer.flush(120)
     print("history worker", file=sys.stderr, flush=True)
     worker = worker_rate(settings, env, count, directory / "worker.log")
-    print("consume only", file=sys.stderr, flush=True)
+    print(f"  {worker:,.0f} events/s\nconsume only", file=sys.stderr, flush=True)
     consuming = consume_only_rate(settings, env, count)
-    print("one Feast push per event", file=sys.stderr, flush=True)
+    print(f"  {consuming:,.0f} events/s\none Feast push per event", file=sys.stderr, flush=True)
     pushing = feast_push_rate(settings, env, arguments.pushes, ROOT / "feature_repo")
     result = {
         "broker": "Apache Kafka" if broker.append_time else "embedded",

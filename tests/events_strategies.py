@@ -43,6 +43,39 @@ def raw_event(**changes: Any) -> bytes:
     return json.dumps(event_fields(**changes)).encode()
 
 
+BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
+    "another schema version": ({"schema_version": 2}, "schema_version", "got 2"),
+    "no attempt": ({"attempt_id": ...}, "attempt_id", "required"),
+    "an empty attempt": ({"attempt_id": ""}, "attempt_id", "length >= 1"),
+    "a long attempt": ({"attempt_id": "a" * 129}, "attempt_id", "length <= 128"),
+    "an empty job name": ({"job_name": ""}, "job_name", "length >= 1"),
+    "a long job name": ({"job_name": "n" * 513}, "job_name", "length <= 512"),
+    "an empty stem": ({"job_family": ""}, "job_family", "length >= 1"),
+    "a slash in the model type": ({"model_type": "vision/resnet"}, "model_type", "vision/resnet"),
+    "no hardware": ({"hardware_type": ...}, "hardware_type", "required"),
+    "a naive time": ({"submitted_at": "2026-03-01T00:00:00"}, "submitted_at", "timezone"),
+    "no time": ({"completed_at": "yesterday"}, "completed_at", "yesterday"),
+    "a start before submission": ({"started_at": "2020-01-01T00:00:00Z"}, "time_order", "2020-01-01"),
+    "an end before the start": ({"completed_at": "2020-01-01T00:00:00Z"}, "time_order", "2020-01-01"),
+    "an unknown status": ({"status": "done"}, "status", "done"),
+    # dmlc/xgboost#9715: throughput arrives as a string
+    "throughput as text": ({"throughput": "1234"}, "throughput", '"1234"'),
+    "throughput 0": ({"throughput": 0}, "throughput", "0"),
+    "negative throughput": ({"throughput": -1.0}, "throughput", "-1.0"),
+    "no throughput though succeeded": ({"throughput": ...}, "throughput", "None"),
+    "no trainer": ({"trainer_count": 0}, "trainer_count", ">= 1"),
+    "half a trainer": ({"trainer_count": 1.5}, "trainer_count", "1.5"),
+    "negative readers": ({"reader_count": -1}, "reader_count", ">= 0"),
+    "a negative batch": ({"batch_size": -1}, "batch_size", ">= 0"),
+    "negative device hours": ({"device_hours": -0.5}, "device_hours", ">= 0"),
+    "candidates that are no list": ({"eligible_hardware": "H100"}, "eligible_hardware", "array"),
+    "a nested config": ({"config": {"a": [1]}}, "config", "array"),
+    "text in the architecture": ({"architecture": {"layers": "12"}}, "architecture", "float"),
+    "a ranking that is no object": ({"ranking": 5}, "ranking", "object"),
+    "a field of another schema": ({"batchsize": 32}, "unknown_field", "batchsize"),
+}
+"""What breaks a rule → changes to a valid event, the rule, and what the message must name."""
+
 runs = st.builds(
     Run,
     succeeded=st.booleans(),

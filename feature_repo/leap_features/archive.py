@@ -414,11 +414,15 @@ def relation(found: Iterable[Segment], columns: Sequence[str] = tuple(COLUMNS), 
     if whole := [s.path for s in slices if s.whole]:
         files = ", ".join(file_literal(path) for path in whole)
         parts.append(f"SELECT {chosen} FROM read_parquet([{files}], hive_partitioning = false) WHERE {where}")
-    for part in slices:
-        if not part.whole:
-            source = f"read_parquet({file_literal(part.path)}, hive_partitioning = false)"
-            within = f'"offset" BETWEEN {part.first} AND {part.last}'
-            parts.append(f"SELECT {chosen} FROM {source} WHERE {within} AND ({where})")
+    if cut := [s for s in slices if not s.whole]:
+        files = ", ".join(file_literal(s.path) for s in cut)
+        ranges = ", ".join(f"({quoted(str(s.path))}, {s.first}, {s.last})" for s in cut)
+        parts.append(f"""
+            SELECT {chosen} FROM read_parquet([{files}], hive_partitioning = false, filename = true) AS events
+            JOIN (VALUES {ranges}) AS part(path, first, last)
+            ON events.filename = part.path AND "offset" BETWEEN part.first AND part.last
+            WHERE {where}
+        """)
     if not parts:
         nothing = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in COLUMNS.items())
         parts.append(f"SELECT {chosen} FROM (SELECT {nothing}) WHERE false")

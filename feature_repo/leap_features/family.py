@@ -32,6 +32,7 @@ from leap_features.family_rules import (
     ADJECTIVES,
     CODE_VERSION,
     ENDS,
+    IDS,
     INSIDE,
     KEEP,
     NOUNS,
@@ -48,7 +49,7 @@ MAX_NAME: Final = 512
 UNNAMED: Final = "unnamed"
 """The stem of a name in which everything was run-specific."""
 
-BUILT_IN: Final[frozenset[str]] = frozenset((*KEEP, *INSIDE, *WHOLE, *ENDS))
+BUILT_IN: Final[frozenset[str]] = frozenset((*KEEP, *IDS, *INSIDE, *WHOLE, *ENDS))
 """Names of the built-in rules."""
 
 # A word: anything but ASCII punctuation, white space, control characters, Unicode's punctuation blocks, surrogates and
@@ -56,13 +57,23 @@ BUILT_IN: Final[frozenset[str]] = frozenset((*KEEP, *INSIDE, *WHOLE, *ENDS))
 _WORD = r"[^\x00-/:-`{-\xbf\xd7\xf7\u1680\u2000-\u206f\u3000-\u303f\ud800-\uf8ff\ufe30-\ufe4f\ufeff\ufff0-\uffff]"
 _WORDS = re.compile(rf"{_WORD}+(?:[.:](?<=[0-9].)(?=[0-9]){_WORD}+)*")
 _DIGIT = re.compile(r"[0-9]")
+# What no built-in keep pattern matches without; it saves most names the longer search.
+_MAY_KEEP = re.compile(r"-[0-9]|dec|lora-r", re.ASCII)
+# A built-in pattern of whole words has a digit in one of its first three.
+_AHEAD = r"(?=(?:[a-z]+-){0,2}[a-z]*[0-9])"
 _FIRST_KEPT: Final = 0xE000  # start of the private-use area: one character stands for one kept match
+_KEPT = re.compile("[\ue000-\uf8ff]")
 
 _COPY_OF = re.compile(r"(?:copy|clone)-(?:[0-9]+-)?of-(?=.)")
 _RERUN = re.compile(r"r[0-9]{1,2}")
 _RESNETS = frozenset(("r18", "r34", "r50"))
 # Kubernetes' random suffix is five of these: no vowels, 0, 1 or 3, so that it forms no words.
 _POD_SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}")
+# A Deployment's pod has its ReplicaSet's hash before it, and then vowels do not matter.
+_HASH = r"(?=[a-z]*[0-9])[bcdfghjklmnpqrstvwxz2456789]{8,10}"
+_REPLICA_SET = re.compile(_HASH)
+_FIVE = re.compile(r"[0-9a-z]{5}")
+_REPLICA_SET_POD = re.compile(rf"(?<![^-]){_HASH}-[0-9a-z]{{5}}\Z")
 _NO_POD_SUFFIX = re.compile(
     rf".*(?:{'|'.join(ABBREVIATIONS)})"
     r"|(?:[a-z]|bs|mb|gbs|mbs|tp|pp|dp|sp|cp|mp|nb|lr)[0-9]+\Z"  # bs256
@@ -93,13 +104,17 @@ class Rules:
         off = frozenset(disable)
         own_keep = tuple(keep)
         kept = (*own_keep, *_on(KEEP, off))
-        inside, whole = _on(INSIDE, off), _on(WHOLE, off)
-        parts = (*inside, _whole(whole)) if whole else inside
+        ids, inside, whole = _on(IDS, off), _on(INSIDE, off), _on(WHOLE, off)
         ends = frozenset(ENDS) - off
         self._version = version
-        self._own_strip = tuple(re.compile(_whole((pattern,)), re.ASCII) for pattern in strip)
-        self._keep = re.compile(_whole(kept), re.ASCII) if kept else None
-        self._strip = re.compile("|".join(parts), re.ASCII) if parts else None
+        self._own_strip = tuple(re.compile(whole_words((pattern,)), re.ASCII) for pattern in strip)
+        self._keep = re.compile(whole_words(kept), re.ASCII)
+        parts = (
+            whole_words(ids, _AHEAD),
+            rf"(?=[0-9])(?:{'|'.join(inside)})" if inside else "",
+            whole_words(whole, _AHEAD),
+        )
+        self._strip = re.compile("|".join(filter(None, parts)), re.ASCII)
         # Built-in patterns need a digit; nothing is known of others.
         self._own = bool(own_keep or self._own_strip)
         self._copy_of = "copy_of" in ends
@@ -107,7 +122,7 @@ class Rules:
         self._tail_words = TAIL_WORDS if "tail_word" in ends else frozenset()
         self._rerun = "rerun" in ends
         self._generated_name = "generated_name" in ends
-        self._pod_suffix = "pod_suffix" in ends
+        self._pod = "pod" in ends
 
     @property
     def version(self) -> str:
@@ -118,55 +133,70 @@ class Rules:
         """What all runs of a job have in common: never empty, at most 512 characters, and its own stem."""
         name = normalise(job_name)
         while True:
-            shorter = self._once(name)
-            if shorter == name or not self._may_change(shorter):
+            shorter, settled = self._once(name)
+            if settled:
                 return shorter or UNNAMED
             name = shorter
 
-    def _may_change(self, name: str) -> bool:
-        """Whether another round could change what a round returned; its end is settled already."""
-        return self._own or _DIGIT.search(name) is not None or name.startswith(("copy-", "clone-"))
+    def _once(self, name: str) -> tuple[str, bool]:
+        """Apply every rule once to a normalised name.
 
-    def _once(self, name: str) -> str:
-        """Apply every rule once to a normalised name; the result is normalised, and no longer."""
+        Returns a normalised name that is no longer, and whether another round is sure to change nothing.
+        """
         kept: list[str] = []
+        if self._own or _MAY_KEEP.search(name):
 
-        def set_aside(match: re.Match[str]) -> str:
-            kept.append(match[0])
-            return chr(_FIRST_KEPT + len(kept) - 1)
+            def set_aside(match: re.Match[str]) -> str:
+                kept.append(match[0])
+                return chr(_FIRST_KEPT + len(kept) - 1)
 
+            name = self._keep.sub(set_aside, name)
+        before = name
         if self._copy_of and name.startswith(("copy-", "clone-")):
             name = _COPY_OF.sub("", name, count=1)
+        for pattern in self._own_strip:
+            name = _tidy(pattern.sub(_unless_kept, name))
         if self._own or _DIGIT.search(name):
-            if self._keep is not None:
-                name = self._keep.sub(set_aside, name)
-            for pattern in self._own_strip:
-                name = "-".join(_split(pattern.sub("-", name)))
-            if self._strip is not None:
-                name = self._strip.sub("-", name)
-        words = _split(name)
+            # A hash alone is stripped anywhere, which would leave the five characters behind it without their mark.
+            if name[-6:-5] == "-" and self._pod:
+                name = _REPLICA_SET_POD.sub("", name)
+            name = self._strip.sub("-", name)
+        same = name == before
+        words = (name if same else _tidy(name)).split("-")
         self._cut_end(words)
         name = "-".join(words)
-        for at, words_kept in enumerate(kept):
-            name = name.replace(chr(_FIRST_KEPT + at), words_kept)
-        return name
+        # Where built-in patterns found nothing, cutting the end gives them no new neighbours to find something in.
+        settled = name == before if self._own else same
+        for at, match in enumerate(kept):
+            name = name.replace(chr(_FIRST_KEPT + at), match)
+        return name, settled
 
     def _cut_end(self, words: list[str]) -> None:
         """Drop run-specific words from the end of `words`, as long as there are any."""
         while words:
             last = words[-1]
-            if self._tail_number and last.isascii() and last.isdecimal():
-                generated = self._generated_name and len(words) > 2 and words[-2] in NOUNS and words[-3] in ADJECTIVES
-                del words[-3 if generated else -1 :]
-            elif last in self._tail_words or (len(words) > 1 and self._is_suffix(last)):
-                words.pop()
-            else:
+            drop = 0
+            if last.isdecimal() and last.isascii():
+                if self._tail_number:
+                    made_up = len(words) > 2 and words[-2] in NOUNS and words[-3] in ADJECTIVES
+                    drop = 3 if made_up and self._generated_name else 1
+            elif last in self._tail_words:
+                drop = 1
+            elif len(last) == 5:
+                if self._pod and len(words) > 1:
+                    drop = _pod_suffix(words[-2], last)
+            elif self._rerun and len(words) > 1 and _RERUN.fullmatch(last) and last not in _RESNETS:
+                drop = 1
+            if not drop:
                 return
+            del words[-drop:]
 
-    def _is_suffix(self, word: str) -> bool:
-        return (self._rerun and _RERUN.fullmatch(word) is not None and word not in _RESNETS) or (
-            self._pod_suffix and _POD_SUFFIX.fullmatch(word) is not None and _NO_POD_SUFFIX.match(word) is None
-        )
+
+def _pod_suffix(before: str, last: str) -> int:
+    """How many of a name's last two words are Kubernetes' random ones."""
+    if _REPLICA_SET.fullmatch(before) and _FIVE.fullmatch(last):
+        return 2
+    return int(_POD_SUFFIX.fullmatch(last) is not None and _NO_POD_SUFFIX.match(last) is None)
 
 
 def normalise(job_name: str) -> str:
@@ -244,16 +274,22 @@ def _on(rules: dict[str, str], off: frozenset[str]) -> tuple[str, ...]:
     return tuple(pattern for name, pattern in rules.items() if name not in off)
 
 
-def _whole(patterns: Iterable[str]) -> str:
-    """Alternatives that match nothing less than whole words."""
-    return rf"(?<![^-])(?:{'|'.join(patterns)})(?![^-])"
+def whole_words(patterns: tuple[str, ...], ahead: str = "") -> str:
+    """Alternatives that match nothing less than whole words, tried only where `ahead` allows. Of none: no match."""
+    return rf"(?<![^-]){ahead}(?:{'|'.join(patterns)})(?![^-])" if patterns else r"(?!)"
 
 
-def _split(name: str) -> list[str]:
-    """Words of a name in which something was replaced by `-`, which may leave a `.` or `:` without its digit."""
+def _unless_kept(match: re.Match[str]) -> str:
+    """What replaces a match of a pattern that, unlike the built-in ones, may match the mark of a kept word."""
+    return match[0] if _KEPT.search(match[0]) else "-"
+
+
+def _tidy(name: str) -> str:
+    """Normalise a name in which something was replaced by `-`, which may leave a `.` or `:` without its digit."""
+    parts = name.split("-")
     if "." in name or ":" in name:
-        return [word for part in name.split("-") if (word := part.strip(".:"))]
-    return [word for word in name.split("-") if word]
+        parts = [part.strip(".:") for part in parts]
+    return "-".join(filter(None, parts))
 
 
 DEFAULT_RULES: Final = Rules()

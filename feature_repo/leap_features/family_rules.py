@@ -1,10 +1,9 @@
 """The built-in family rules: which parts of a job's name tell one run from another, and which never do.
 
 Patterns see the name as `family.normalise` leaves it: lower case, words joined by single `-`, and `.` or `:` only
-between digits. `WHOLE` and `KEEP` patterns match whole words or runs of words; `INSIDE` patterns may also begin or end
-in the middle of a word (`bert20240131`). Every one of them needs at least one digit to match, which lets most names
-skip them. No repeat can share its text between two of its parts in more than one way, so the time is bounded whatever
-the name.
+between digits. `IDS`, `WHOLE` and `KEEP` patterns match whole words or runs of words; `INSIDE` patterns may also begin
+or end in the middle of a word (`bert20240131`). Every one of them needs at least one digit to match, which lets most
+names skip them. No repeat can divide its text among its parts in more than one way, so the time is bounded.
 
 Each rule has a name, under which a rules file can switch it off. A change here that changes any family must change
 `CODE_VERSION` as well (a test holds a digest of this module's rules against it).
@@ -30,6 +29,10 @@ _TIME = rf"{_HOUR}[-:.h]?{_SIXTY}(?:[-:.m]?(?:{_SIXTY}|60)s?(?:[-.][0-9]{{3,9}})
 _NO_TIME = r"(?!(?:1024|1280|1536|2048)(?![0-9]))"
 # A time written right behind its date, or an hour alone behind a T.
 _AT = rf"(?:(?:-t-?|t-?|-at-|-{_NO_TIME})?{_TIME}|t{_HOUR}(?![0-9]))?"
+_DATE = (
+    rf"(?:{_YEAR}(?:{_MM}{_DD}|[-.:]{_MONTH}[-.:]{_DAY}){_AT}(?![0-9])|{_YEAR}年{_MONTH}月{_DAY}日"
+    rf"|(?:{_DAY}[-.]{_MONTH}|{_MONTH}[-.]{_DAY})[-.]{_YEAR}{_AT}(?![0-9]))"
+)
 # `20240131a`, `20240131b`: a second and third run on one day.
 _LETTER = r"(?:[a-z](?![^-]))?"
 _MONTH_NAME = (
@@ -51,20 +54,30 @@ _PARAMETERS = (
     r"|int|cuda|v|ver|version|n|k|px"
 )
 
-INSIDE: Final[dict[str, str]] = {
-    "date": (
-        rf"(?<![0-9]){_YEAR}(?:{_MM}{_DD}|[-.:]{_MONTH}[-.:]{_DAY}){_AT}(?![0-9]){_LETTER}"
-        rf"|(?<![0-9])(?:{_DAY}[-.]{_MONTH}|{_MONTH}[-.]{_DAY})[-.]{_YEAR}{_AT}(?![0-9])"
-        rf"|(?<![0-9]){_YEAR}-?w[0-5][0-9](?:-?[1-7])?(?![0-9])|(?<![0-9]){_YEAR}年{_MONTH}月{_DAY}日"
+# Whole words that are tried before dates: an id may hold what looks like one.
+IDS: Final[dict[str, str]] = {
+    # Weights & Biases' name of a run's folder: run-20240131_123005-3k9x2m1q.
+    "wandb_run": r"(?:offline-)?run-[0-9]{8}-[0-9]{6}-[0-9a-z]{8}",
+    "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    # Seven is the length of git's short hash. Letters and digits both: `defaced` is a word, and numbers have a rule.
+    "hash": (
+        r"(?:(?:git|sha|sha1|sha256|commit|rev|hash)-?)?(?:0x|g)?(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}"
+        r"|(?:git|commit|rev)-[0-9]{6,}"
     ),
+}
+
+INSIDE: Final[dict[str, str]] = {
+    "date": rf"(?<![0-9]){_DATE}{_LETTER}|(?<![0-9]){_YEAR}-?w[0-5][0-9](?:-?[1-7])?(?![0-9])",
     # Seconds, milli-, micro- or nanoseconds since 1970, of the years 2014 to 2033.
     "epoch": r"(?<![0-9])1[4-9][0-9]{8}(?:[0-9]{3}|[0-9]{6}|[0-9]{9})?(?:\.[0-9]+)?(?![0-9])",
 }
 
 WHOLE: Final[dict[str, str]] = {
-    # Weights & Biases' name of a run's folder: run-20240131_123005-3k9x2m1q.
-    "wandb_run": r"(?:offline-)?run-[0-9]{8}-[0-9]{6}-[0-9a-z]{8}",
-    "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    "counter": (
+        rf"(?:{_COUNTERS})-?(?:{_DATE}|(?:(?:no|num|nr|number|id)-?)?[0-9]+(?:\.[0-9]+)*(?:-?of-?[0-9]+)?)"
+        r"|[0-9]{1,4}(?:st|nd|rd|th)-(?:run|try|attempt|trial|retry|rerun)|[0-9]+-?of-?[0-9]+"
+        r"|j[0-9]{4,}|week-?[0-5][0-9]"
+    ),
     "month_date": (
         rf"{_WEEKDAY}{_MONTH_NAME}-?{_DAY}{_ORDINAL}(?:-?{_TIME})?(?:-?{_YEAR})?"
         rf"|{_WEEKDAY}{_DAY}{_ORDINAL}-?{_MONTH_NAME}(?:-?(?:{_YEAR}|[0-9]{{2}}))?(?:-?{_TIME})?"
@@ -77,18 +90,6 @@ WHOLE: Final[dict[str, str]] = {
     # Ray Tune: 1a2b3_00004_4.
     "ray_trial": r"[0-9a-f]{5,8}-0[0-9]{4}(?:-[0-9]{1,5})?",
     "ray_submission": r"raysubmit-[0-9a-z]{8,32}",
-    # A Deployment's or Job's pod: ReplicaSet hash and five random characters, in Kubernetes' alphabet without vowels.
-    "pod": r"(?=[a-z]*[0-9])[bcdfghjklmnpqrstvwxz2456789]{8,10}-[0-9a-z]{5}(?=\Z)",
-    # Seven is the length of git's short hash. Letters and digits both: `defaced` is a word, and numbers have a rule.
-    "hash": (
-        r"(?:(?:git|sha|sha1|sha256|commit|rev|hash)-?)?(?:0x|g)?(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}"
-        r"|(?:git|commit|rev)-[0-9]{6,}"
-    ),
-    "counter": (
-        rf"(?:{_COUNTERS})-?(?:(?:no|num|nr|number|id)-?)?[0-9]+(?:\.[0-9]+)*(?:-?of-?[0-9]+)?"
-        r"|[0-9]{1,4}(?:st|nd|rd|th)-(?:run|try|attempt|trial|retry|rerun)|[0-9]+-?of-?[0-9]+"
-        r"|j[0-9]{4,}|week-?[0-5][0-9]"
-    ),
     "checkpoint": r"(?:ckpt|checkpoint|global-step|step|iter|iteration)-?[0-9]{3,}",
     "address": r"ip(?:-[0-9]{1,3}){4}|[0-9]{1,3}(?:\.[0-9]{1,3}){3}",
     # Longer than any parameter that people write out: job ids, times of day, dates without a century.
@@ -103,7 +104,7 @@ WHOLE: Final[dict[str, str]] = {
 }
 
 # Switched off by name like the others; what they do is in `family`, since they look at an end of the name only.
-ENDS: Final[tuple[str, ...]] = ("copy_of", "tail_number", "tail_word", "rerun", "generated_name", "pod_suffix")
+ENDS: Final[tuple[str, ...]] = ("copy_of", "tail_number", "tail_word", "rerun", "generated_name", "pod")
 
 KEEP: Final[dict[str, str]] = {
     # `enc6-dec12` is not the twelfth of December.

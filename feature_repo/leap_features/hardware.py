@@ -96,7 +96,7 @@ class Hardware(NamedTuple):
 
 
 class Catalogue(Mapping[str, Hardware]):
-    """Accelerators, found by canonical name or alias. Immutable; iterates over the canonical names, in the file's order.
+    """Accelerators, found by canonical name or alias. Immutable; iterates over canonical names, in the file's order.
 
     Case, and which of space, `-` and `_` separates words, make no difference: `nvidia l4`, `NVIDIA-L4` and `NVIDIA_L4`
     are one name.

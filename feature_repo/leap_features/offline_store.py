@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, NoReturn
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from feast.data_format import ParquetFormat
 from feast.data_source import DataSource
 from feast.feature_logging import LoggingConfig, LoggingSource
@@ -129,7 +130,7 @@ class AsOfOfflineStore(OfflineStore):
     ) -> RetrievalJob:
         """The latest row of each key up to `end_date`. `start_date` has no effect: see the module."""
         del start_date
-        rows = _rows(config, data_source, timestamp_field, created_timestamp_column)
+        rows = _rows(config, _parquet(data_source), timestamp_field, created_timestamp_column)
         columns = [*join_key_columns, *feature_name_columns, timestamp_field]
         columns += [created_timestamp_column] if created_timestamp_column else []
         return _query_job(config, as_of_join.latest(rows, join_key_columns, columns, end_date), join_key_columns)
@@ -146,7 +147,7 @@ class AsOfOfflineStore(OfflineStore):
         end_date: datetime | None = None,
     ) -> RetrievalJob:
         """All rows from `start_date` to `end_date`, both included, in order of time."""
-        rows = _rows(config, data_source, timestamp_field, created_timestamp_column)
+        rows = _rows(config, _parquet(data_source), timestamp_field, created_timestamp_column)
         columns: list[str] = []
         if feature_name_columns:
             columns = [*join_key_columns, *feature_name_columns, timestamp_field]
@@ -162,11 +163,11 @@ class AsOfOfflineStore(OfflineStore):
         Raises:
             ValueError: the columns are not those of the data set, or the times have no time zone.
         """
-        source = feature_view.batch_source
+        source = _parquet(feature_view.batch_source)
         path = _path(config, source)
         schema = parquet_files.schema_of(parquet_files.files_of(path))
-        original = {name: column for column, name in source.field_mapping.items()}
-        table = table.rename_columns([original.get(name, name) for name in table.column_names])
+        column_of = _columns_of(source)
+        table = table.rename_columns([column_of.get(name, name) for name in table.column_names])
         added = table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
         if set(added.column_names) != set(schema.names):
             raise ValueError(
@@ -174,14 +175,14 @@ class AsOfOfflineStore(OfflineStore):
                 f"{schema.names}"
             )
         for name in (source.timestamp_field, source.created_timestamp_column):
-            column = original.get(name, name)
+            column = column_of.get(name, name)
             if column:
                 _require_zone(added.schema.field(column).type, column, "pushed rows")
         added = added.select(schema.names).cast(schema)
         if Path(path).is_dir():
             parquet_files.write(added, Path(path) / f"pushed-{time.time_ns():020d}-{uuid.uuid4().hex}.parquet")
         else:
-            before = pa.parquet.read_table(path, schema=schema)
+            before = pq.read_table(path, schema=schema)
             parquet_files.write(pa.concat_tables([before, added]), Path(path))
         if progress is not None:
             progress(added.num_rows)
@@ -206,21 +207,21 @@ class AsOfOfflineStore(OfflineStore):
         Raises:
             ValueError: it is not, or has not.
         """
-        path = _path(config, data_source)
+        source = _parquet(data_source)
+        path = _path(config, source)
         try:
             names = parquet_files.schema_of(parquet_files.files_of(path)).names
         except parquet_files.NoRows:
             return  # The first history is built after the first apply.
-        original = {name: column for column, name in data_source.field_mapping.items()}
-        column = original.get(data_source.timestamp_field, data_source.timestamp_field)
+        column = _columns_of(source).get(source.timestamp_field, source.timestamp_field)
         if column not in names:
-            raise ValueError(f"data source {data_source.name}: no timestamp column {column!r} among {names} at {path}")
+            raise ValueError(f"data source {source.name}: no timestamp column {column!r} among {names} at {path}")
 
     def get_table_column_names_and_types_from_data_source(
         self, config: RepoConfig, data_source: DataSource
     ) -> Iterable[tuple[str, str]]:
         """Names and Arrow types of the columns of a source."""
-        schema = parquet_files.schema_of(parquet_files.files_of(_path(config, data_source)))
+        schema = parquet_files.schema_of(parquet_files.files_of(_path(config, _parquet(data_source))))
         return [(field.name, str(field.type)) for field in schema]
 
 
@@ -232,22 +233,29 @@ def _refuse_coercion(config: RepoConfig) -> None:
         )
 
 
-def _path(config: RepoConfig, source: DataSource | None) -> str:
-    """Where the Parquet of `source` lies; a relative path is relative to the feature repository."""
+def _parquet(source: DataSource | None) -> FileSource:
     if not isinstance(source, FileSource) or not isinstance(source.file_format, ParquetFormat | None):
-        raise ValueError(f"AsOfOfflineStore reads FileSource in Parquet only, got {source!r}")
+        raise ValueError(f"AsOfOfflineStore reads a FileSource in Parquet, got {source!r}")
+    return source
+
+
+def _path(config: RepoConfig, source: FileSource) -> str:
+    """Where the Parquet of `source` lies; a relative path is relative to the feature repository."""
     return str(FileSource.get_uri_for_file_path(config.repo_path, source.path))
 
 
-def _rows(config: RepoConfig, source: DataSource | None, timestamp: str, created: str | None) -> Rows:
+def _columns_of(source: FileSource) -> dict[str, str]:
+    """Feast's name → column of the source, for the names that its field mapping changes."""
+    return {name: column for column, name in source.field_mapping.items()}
+
+
+def _rows(config: RepoConfig, source: FileSource, timestamp: str, created: str | None) -> Rows:
     return Rows(parquet_files.files_of(_path(config, source)), timestamp, created or None)
 
 
 def _view(config: RepoConfig, view: FeatureView, features: list[str], full_feature_names: bool) -> View:
-    source = view.batch_source
-    if source is None:
-        raise ValueError(f"feature view {view.name} has no batch source to read")
-    column_of = {name: column for column, name in source.field_mapping.items()}
+    source = _parquet(view.batch_source)
+    column_of = _columns_of(source)
     shown = view.projection.name_alias or view.name
     renamed = view.projection.join_key_map
     keys = [column.name for column in view.entity_columns if column.name != DUMMY_ENTITY_ID]

@@ -24,7 +24,8 @@ def files_of(path: str | Path) -> tuple[str, ...]:
     """
     if "://" in str(path):
         return (str(path),)
-    root = Path(path)
+    # Resolved once: where the folder is a link, a build that is put in its place meanwhile is not mixed in.
+    root = Path(path).resolve()
     if root.is_file():
         return (str(root),)
     found = sorted(
@@ -33,7 +34,7 @@ def files_of(path: str | Path) -> tuple[str, ...]:
         if not any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
     )
     if not found:
-        raise NoRows(f"no Parquet files at {root}: `leap history build` makes them from the archive")
+        raise NoRows(f"no Parquet files at {path}: `leap history build` makes them from the archive")
     return tuple(found)
 
 
@@ -53,3 +54,8 @@ def write(table: pa.Table, path: Path) -> None:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def read(path: Path) -> pa.Table:
+    """The whole of one Parquet file."""
+    return pq.ParquetFile(path).read()

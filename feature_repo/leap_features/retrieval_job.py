@@ -58,9 +58,7 @@ class AsOfRetrievalJob(RetrievalJob):
     def _to_df_internal(self, timeout: int | None = None) -> pd.DataFrame:
         return self._compute(timeout).to_pandas()
 
-    def persist(
-        self, storage: SavedDatasetStorage, allow_overwrite: bool = False, timeout: int | None = None
-    ) -> None:
+    def persist(self, storage: SavedDatasetStorage, allow_overwrite: bool = False, timeout: int | None = None) -> None:
         """Write the result as Parquet to `storage`: a file if its path ends in `.parquet`, else a file in that folder.
 
         Raises:

@@ -1,0 +1,397 @@
+"""Feast's online store for history: Redis in Feast's published layout, written by one atomic step per row.
+
+Feast's own Redis store compares and writes in two steps, so that of two writers the older may win, and it drops a row
+whose timestamp is equal to the stored one, so that a new feature is never filled in. Here one script per row compares
+the versions (see `conditional_write`): a row lands unless it is behind in any partition; a row without a version lands
+unless its timestamp is older. Rows of one key within a batch may come in any order.
+
+Reads are Feast's. Single master or Sentinel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import redis
+from feast import Entity, FeatureStore, FeatureView
+from feast.feature_view import DUMMY_ENTITY_NAME
+from feast.infra.key_encoding_utils import serialize_entity_key
+from feast.infra.online_stores.redis import RedisClient, RedisOnlineStore, RedisOnlineStoreConfig, RedisType
+from feast.protos.feast.types.EntityKey_pb2 import EntityKey
+from feast.protos.feast.types.Value_pb2 import Value
+from feast.repo_config import RepoConfig
+from pydantic import ConfigDict, Field, StrictStr, model_validator
+from redis import asyncio as redis_async
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import NoScriptError
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from leap_features import layout, meta
+from leap_features.conditional_write import WRITE_IF_NOT_BEHIND, sha1
+from leap_features.settings import Settings, redact_url
+
+TYPE: Final = "leap_features.online_store.AtomicRedisOnlineStore"
+StoreType = Literal["leap_features.online_store.AtomicRedisOnlineStore"]
+"""How feature_store.yaml names the store."""
+
+VERSION_FEATURE: Final = "version"
+
+Row = tuple[EntityKey, dict[str, Value], datetime, datetime | None]
+"""Entity key, feature values, event timestamp (naive: UTC), creation time, as Feast hands them over."""
+
+CONNECT_TIMEOUT_S: Final = 5.0
+TIMEOUT_S: Final = 30.0
+"""Of one read from the connection: far above what a chunk of rows takes, below what looks like hanging."""
+_RETRIES: Final = 3
+_CHUNK: Final = 1_000
+"""Rows per round trip, so that a batch of any size needs little memory on either side."""
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+# KEYS: row. ARGV: the view's fields. The key goes with its last view, whatever older fields it still has.
+_DELETE_VIEW: Final = """
+redis.call('HDEL', KEYS[1], unpack(ARGV))
+for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.sub(name, 1, 4) == '_ts:' then return 0 end
+end
+redis.call('DEL', KEYS[1])
+return 1
+"""
+
+
+# Feast warns at each start that this option has no effect with a registry in a file. It has: without it, nobody could
+# read a view while another process materializes it.
+logging.getLogger("feast.repo_config").addFilter(
+    lambda record: not record.getMessage().startswith("`serve_features_while_materializing` is enabled but")
+)
+
+
+class OnlineStoreError(ValueError):
+    """A setting or definition that would break history online; the message says what to change."""
+
+
+class AtomicRedisOnlineStoreConfig(RedisOnlineStoreConfig):
+    """The `online_store` section of `feature_store.yaml`."""
+
+    # Keep a password out of error messages.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: StoreType = TYPE  # type: ignore[assignment]  # The superclass has a literal of its own.
+    redis_url: StrictStr = Field(default_factory=lambda: Settings.from_env().redis_url, repr=False)
+    """`redis://[user:password@]host:port/db`, or `rediss://` for TLS; by default what LEAP_REDIS_URL says. Options of
+    redis-py may be added, as in `?socket_timeout=60`. Not used with `redis_type: redis_sentinel`."""
+
+    @model_validator(mode="after")
+    def _refuse(self) -> AtomicRedisOnlineStoreConfig:
+        if self.key_ttl_seconds is not None:
+            raise ValueError(
+                f"key_ttl_seconds={self.key_ttl_seconds} would make history expire: remove it (how old history may be "
+                "used is for the launcher's policy to say)"
+            )
+        if self.skip_dedup:
+            raise ValueError("skip_dedup=true would let an older row overwrite a newer one: remove it")
+        if self.client != RedisClient.redis:
+            raise ValueError(f"client={self.client.value}: rows are written through redis-py alone: remove it")
+        if self.redis_type == RedisType.redis_cluster:
+            raise ValueError(
+                "redis_type=redis_cluster: a Redis Cluster cannot be used yet, since the store's meta and its rows "
+                "would lie on different nodes; use a single master, or Sentinel"
+            )
+        if self.redis_type == RedisType.redis and "connection_string" in self.model_fields_set:
+            raise ValueError("connection_string is for Sentinel: give redis_url (or LEAP_REDIS_URL) instead")
+        if urlsplit(self.redis_url).scheme not in ("redis", "rediss", "unix"):
+            raise ValueError(f"redis_url={redact_url(self.redis_url)!r} must begin with redis:// or rediss://")
+        return self
+
+
+class _Call(NamedTuple):
+    """One call of a script, on one key."""
+
+    key: bytes
+    arguments: list[bytes]
+
+
+class AtomicRedisOnlineStore(RedisOnlineStore):
+    """See the module."""
+
+    _connection: redis.Redis | None = None
+    _connection_async: redis_async.Redis | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def online_write_batch(
+        self,
+        config: RepoConfig,
+        table: FeatureView,
+        data: list[Row],
+        progress: Callable[[int], Any] | None,
+    ) -> None:
+        """Write rows that are not behind the stored ones; the others are passed over.
+
+        Raises:
+            redis.RedisError: the store failed; what was written stays, and writing again is free of harm.
+        """
+        client = self._get_client(_checked(config))
+        for rows in _chunks(data):
+            _run(client, WRITE_IF_NOT_BEHIND, [_write(config, table, row) for row in rows])
+            if progress is not None:
+                progress(len(rows))
+
+    async def online_write_batch_async(
+        self,
+        config: RepoConfig,
+        table: FeatureView,
+        data: list[Row],
+        progress: Callable[[int], Any] | None,
+    ) -> None:
+        """The same as `online_write_batch`, without blocking."""
+        client = await self._get_client_async(_checked(config))
+        for rows in _chunks(data):
+            await _run_async(client, WRITE_IF_NOT_BEHIND, [_write(config, table, row) for row in rows])
+            if progress is not None:
+                progress(len(rows))
+
+    def online_read(
+        self,
+        config: RepoConfig,
+        table: FeatureView,
+        entity_keys: list[EntityKey],
+        requested_features: list[str] | None = None,
+    ) -> list[tuple[datetime | None, dict[str, Value] | None]]:
+        """Feast's own read."""
+        _checked(config)
+        return super().online_read(config, table, entity_keys, requested_features)
+
+    async def online_read_async(
+        self,
+        config: RepoConfig,
+        table: FeatureView,
+        entity_keys: list[EntityKey],
+        requested_features: list[str] | None = None,
+    ) -> list[tuple[datetime | None, dict[str, Value] | None]]:
+        """Feast's own read."""
+        _checked(config)
+        return await super().online_read_async(config, table, entity_keys, requested_features)
+
+    def update(
+        self,
+        config: RepoConfig,
+        tables_to_delete: Sequence[FeatureView],
+        tables_to_keep: Sequence[FeatureView],
+        entities_to_delete: Sequence[Entity],
+        entities_to_keep: Sequence[Entity],
+        partial: bool,
+    ) -> None:
+        """Called by `feast apply`: checks the definitions and deletes the rows of views that are no more.
+
+        Raises:
+            OnlineStoreError: a view names an entity that is not registered.
+        """
+        _checked(config)
+        _require_entities(config, tables_to_keep, entities_to_delete, entities_to_keep)
+        super().update(config, tables_to_delete, tables_to_keep, entities_to_delete, entities_to_keep, partial)
+
+    def delete_table(self, config: RepoConfig, table: FeatureView) -> None:
+        """Delete the rows of one view, in this project alone."""
+        client = self._get_client(_checked(config))
+        fields = [layout.field(table.name, feature.name) for feature in table.features]
+        fields.append(layout.timestamp_field(table.name))
+        for keys in _chunks(_row_keys(client, config.project, table.join_keys)):
+            _run(client, _DELETE_VIEW, [_Call(key, fields) for key in keys])
+
+    def delete_entity_values(self, config: RepoConfig, join_keys: list[str]) -> None:
+        """Delete all rows with these join keys, in this project alone."""
+        client = self._get_client(_checked(config))
+        for keys in _chunks(_row_keys(client, config.project, join_keys)):
+            client.unlink(*keys)
+
+    def teardown(self, config: RepoConfig, tables: Sequence[FeatureView], entities: Sequence[Entity]) -> None:
+        """Called by `feast teardown`: deletes the project's rows, attempts and meta.
+
+        The meta goes first: without it workers halt and launchers answer nothing, where they would otherwise take the
+        lack of rows for the lack of history.
+        """
+        client = self._get_client(_checked(config))
+        client.delete(meta.meta_key(config.project))
+        super().teardown(config, tables, entities)
+        for succeeded in (True, False):
+            pattern = _literally(meta.attempt_key(config.project, succeeded, "")) + b"*"
+            for keys in _chunks(client.scan_iter(pattern, count=_CHUNK)):
+                client.unlink(*keys)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._connection_async is not None:
+            await self._connection_async.aclose()
+            self._connection_async = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _get_client(self, online_store_config: RedisOnlineStoreConfig) -> redis.Redis:
+        if self._connection is None:
+            options = _timeouts() | {"retry": Retry(_backoff(), _RETRIES)}
+            section = _section(online_store_config)
+            if section.redis_type == RedisType.redis_sentinel:
+                hosts, given = _sentinels(section)
+                sentinel: Any = Sentinel(hosts, **options | given)  # type: ignore[no-untyped-call]  # redis-py's gap
+                self._connection = sentinel.master_for(section.sentinel_master)
+            else:
+                self._connection = redis.Redis.from_url(section.redis_url, **options)
+        return self._connection
+
+    async def _get_client_async(self, online_store_config: RedisOnlineStoreConfig) -> redis_async.Redis:
+        loop = asyncio.get_running_loop()
+        if self._connection_async is None or self._loop is not loop:  # Connections belong to the loop that made them.
+            options = _timeouts() | {"retry": AsyncRetry(_backoff(), _RETRIES)}
+            section = _section(online_store_config)
+            if section.redis_type == RedisType.redis_sentinel:
+                hosts, given = _sentinels(section)
+                sentinel = AsyncSentinel(hosts, **options | given)  # type: ignore[no-untyped-call]  # redis-py's gap
+                self._connection_async = sentinel.master_for(section.sentinel_master)
+            else:
+                self._connection_async = redis_async.Redis.from_url(section.redis_url, **options)
+            self._loop = loop
+        return self._connection_async
+
+
+def _checked(config: RepoConfig) -> AtomicRedisOnlineStoreConfig:
+    """The store's section of `config`, whose other sections must fit it."""
+    if config.registry.enable_online_feature_view_versioning:
+        raise OnlineStoreError(
+            "enable_online_feature_view_versioning renames views in Redis, where the worker and the launcher look for "
+            "them under their own names: remove it from the registry section of feature_store.yaml"
+        )
+    if config.entity_key_serialization_version != 3:
+        raise OnlineStoreError(
+            f"entity_key_serialization_version must be 3, got {config.entity_key_serialization_version}"
+        )
+    return _section(config.online_store)
+
+
+def _section(section: Any) -> AtomicRedisOnlineStoreConfig:
+    if not isinstance(section, AtomicRedisOnlineStoreConfig):
+        raise OnlineStoreError(f"online_store must be of type AtomicRedisOnlineStore, got {type(section).__name__}")
+    return section
+
+
+def _require_entities(
+    config: RepoConfig,
+    views: Sequence[FeatureView],
+    entities_to_delete: Sequence[Entity],
+    entities_to_keep: Sequence[Entity],
+) -> None:
+    applied = {entity.name for entity in entities_to_keep} | {DUMMY_ENTITY_NAME}
+    needed = {entity: view.name for view in views for entity in getattr(view, "entities", ())}
+    if needed.keys() - applied:
+        gone = {entity.name for entity in entities_to_delete}
+        applied |= {entity.name for entity in FeatureStore(config=config).list_entities()} - gone
+    for entity, view in needed.items():
+        if entity not in applied:
+            raise OnlineStoreError(
+                f"feature view {view} has the entity {entity}, which is not registered: apply the entity too (the "
+                "Feast CLI finds entities that are attributes of a module in the feature repository)"
+            )
+
+
+def _write(config: RepoConfig, view: FeatureView, row: Row) -> _Call:
+    entity_key, values, timestamp, _ = row
+    stamp = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
+    version = values.get(VERSION_FEATURE)
+    arguments = [
+        layout.field(view.name, VERSION_FEATURE),
+        b"" if version is None else version.SerializeToString(),
+        layout.timestamp_field(view.name),
+        layout.encode_timestamp((stamp - _EPOCH) // _MICROSECOND),
+    ]
+    for feature, value in values.items():
+        arguments.append(layout.field(view.name, feature))
+        arguments.append(value.SerializeToString())
+    key = serialize_entity_key(entity_key, entity_key_serialization_version=3)
+    return _Call(key + config.project.encode(), arguments)
+
+
+def _run(client: redis.Redis, script: str, calls: Sequence[_Call]) -> None:
+    """Run `script` once per call, in one round trip; a second one where the server did not know the script."""
+    for attempt in (1, 2):
+        pipeline: Any = client.pipeline(transaction=False)
+        for key, arguments in calls:
+            pipeline.execute_command("EVALSHA", sha1(script), 1, key, *arguments)
+        calls = _unknown(calls, pipeline.execute(raise_on_error=False), last=attempt == 2)
+        if not calls:
+            return
+        client.script_load(script)
+
+
+async def _run_async(client: redis_async.Redis, script: str, calls: Sequence[_Call]) -> None:
+    for attempt in (1, 2):
+        pipeline = client.pipeline(transaction=False)
+        for key, arguments in calls:
+            pipeline.execute_command("EVALSHA", sha1(script), 1, key, *arguments)
+        calls = _unknown(calls, await pipeline.execute(raise_on_error=False), last=attempt == 2)
+        if not calls:
+            return
+        await client.script_load(script)
+
+
+def _unknown(calls: Sequence[_Call], replies: Sequence[object], *, last: bool) -> list[_Call]:
+    """The calls that failed because the server does not have the script; any other failure is raised."""
+    again = []
+    for call, reply in zip(calls, replies, strict=True):
+        if isinstance(reply, NoScriptError) and not last:
+            again.append(call)
+        elif isinstance(reply, Exception):
+            raise reply
+    return again
+
+
+def _row_keys(client: redis.Redis, project: str, join_keys: Sequence[str]) -> Iterator[bytes]:
+    """Keys of the rows with these join keys in `project`, without those of a project whose name only ends so."""
+    prefix = layout.key_prefix(join_keys)
+    suffix = project.encode()
+    for key in client.scan_iter(_literally(prefix) + b"*" + _literally(suffix), count=_CHUNK):
+        at = len(prefix)
+        for _ in join_keys:
+            at += 8 + int.from_bytes(key[at + 4 : at + 8], "little")  # type, length, value
+        if key.startswith(prefix) and key[at:] == suffix:
+            yield key
+
+
+def _literally(part: bytes) -> bytes:
+    """A pattern that matches just `part`."""
+    return re.sub(rb"([*?\[\]\\^])", rb"\\\1", part)
+
+
+def _chunks(items: Any) -> Iterator[list[Any]]:
+    """`items` in lists of a size that one round trip takes."""
+    chunk = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _timeouts() -> dict[str, Any]:
+    return {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": TIMEOUT_S}
+
+
+def _backoff() -> ExponentialBackoff:
+    return ExponentialBackoff(cap=1.0, base=0.05)
+
+
+def _sentinels(config: AtomicRedisOnlineStoreConfig) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    """Hosts of the sentinels and connection options from the connection string."""
+    nodes, options = RedisOnlineStore._parse_connection_string(config.connection_string)
+    return [(node["host"], int(node["port"])) for node in nodes], options
