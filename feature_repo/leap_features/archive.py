@@ -445,7 +445,6 @@ def connect(temporary: Path | str | None = None) -> duckdb.DuckDBPyConnection:
 
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET preserve_insertion_order = false")
     if temporary is not None:
         connection.execute(f"SET temp_directory = {quoted(str(temporary))}")
     return connection

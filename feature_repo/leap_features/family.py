@@ -55,10 +55,11 @@ BUILT_IN: Final[frozenset[str]] = frozenset((*KEEP, *IDS, *INSIDE, *WHOLE, *ENDS
 # A word: anything but ASCII punctuation, white space, control characters, Unicode's punctuation blocks, surrogates and
 # private-use characters (which stand for kept words below). Letters of any script, their marks and emoji make words.
 _WORD = r"[^\x00-/:-`{-\xbf\xd7\xf7\u1680\u2000-\u206f\u3000-\u303f\ud800-\uf8ff\ufe30-\ufe4f\ufeff\ufff0-\uffff]"
-_WORDS = re.compile(rf"{_WORD}+(?:[.:](?<=[0-9].)(?=[0-9]){_WORD}+)*")
+# Seven digits behind a point are a date or an id, not a fraction.
+_WORDS = re.compile(rf"{_WORD}+(?:[.:](?<=[0-9].)(?=[0-9])(?![0-9]{{7}}){_WORD}+)*")
 _DIGIT = re.compile(r"[0-9]")
 # What no built-in keep pattern matches without; it saves most names the longer search.
-_MAY_KEEP = re.compile(r"-[0-9]|dec|lora-r", re.ASCII)
+_MAY_KEEP = re.compile(r"-[rv]?[0-9]|dec|lora-r", re.ASCII)
 # A built-in pattern of whole words has a digit in one of its first three.
 _AHEAD = r"(?=(?:[a-z]+-){0,2}[a-z]*[0-9])"
 _FIRST_KEPT: Final = 0xE000  # start of the private-use area: one character stands for one kept match
@@ -110,7 +111,8 @@ class Rules:
         self._own_strip = tuple(re.compile(whole_words((pattern,)), re.ASCII) for pattern in strip)
         self._keep = re.compile(whole_words(kept), re.ASCII)
         parts = (
-            whole_words(ids, _AHEAD),
+            # An id may also touch the point or colon of a number.
+            rf"(?<![^-.:]){_AHEAD}(?:{'|'.join(ids)})(?![^-.:])" if ids else "",
             rf"(?=[0-9])(?:{'|'.join(inside)})" if inside else "",
             whole_words(whole, _AHEAD),
         )

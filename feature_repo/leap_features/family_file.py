@@ -114,7 +114,7 @@ def _check(pattern: str, at: str) -> None:
         raise RulesError(f"{at}: {pattern!r} is too large a regular expression; make it smaller") from error
     if never := _NEVER.search(_NOT_TEXT.sub("", pattern)):
         raise RulesError(
-            f"{at}: {never[0]!r} in {pattern!r} can never match, since rules see names in lower case and joined by '-'; "
+            f"{at}: {never[0]!r} in {pattern!r} can never match, since rules see names in lower case, joined by '-'; "
             "write it that way"
         )
     if compiled.fullmatch(""):

@@ -24,9 +24,14 @@ _DAY = r"(?:0?[1-9]|[12][0-9]|3[01])"
 _HOUR = r"(?:[01][0-9]|2[0-3])"
 _SIXTY = r"[0-5][0-9]"
 _ZONE = r"(?:z|-?(?:utc|gmt)|-[01][0-9]:?[0-5][0-9])?"
-_TIME = rf"{_HOUR}[-:.h]?{_SIXTY}(?:[-:.m]?(?:{_SIXTY}|60)s?(?:[-.][0-9]{{3,9}})?)?(?:-?[ap]m)?m?{_ZONE}(?![0-9])"
-# Behind a dash these are sequence lengths and batch sizes rather than a minute of the day.
-_NO_TIME = r"(?!(?:1024|1280|1536|2048)(?![0-9]))"
+# A fraction of a second follows a point, or a dash if it has three digits.
+_TIME = (
+    rf"{_HOUR}[-:.h]?{_SIXTY}(?:[-:.m]?(?:{_SIXTY}|60)s?(?:-[0-9]{{3}}(?![0-9])|\.[0-9]{{3,9}})?)?(?:-?[ap]m)?m?{_ZONE}"
+)
+# Nor is it a time whose digits go on, or that is the day and month of a year.
+_TIME += rf"(?![0-9]|[.:][0-9]|[-.]{_YEAR}(?![0-9]))"
+# Behind a dash these are sequence lengths and batch sizes rather than a minute of the day, and years begin a date.
+_NO_TIME = rf"(?!(?:1024|1280|1536|2048)(?![0-9])|{_YEAR}[-.:]?{_MONTH}[-.:]?{_DAY})"
 # A time written right behind its date, or an hour alone behind a T.
 _AT = rf"(?:(?:-t-?|t-?|-at-|-{_NO_TIME})?{_TIME}|t{_HOUR}(?![0-9]))?"
 _DATE = (
@@ -62,7 +67,7 @@ IDS: Final[dict[str, str]] = {
     # Seven is the length of git's short hash. Letters and digits both: `defaced` is a word, and numbers have a rule.
     "hash": (
         r"(?:(?:git|sha|sha1|sha256|commit|rev|hash)-?)?(?:0x|g)?(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}"
-        r"|(?:git|commit|rev)-[0-9]{6,}"
+        r"(?!-[0-9a-f]{4}-[0-9a-f]{4}-)|(?:git|commit|rev)-[0-9]{6,}"
     ),
 }
 
@@ -89,7 +94,7 @@ WHOLE: Final[dict[str, str]] = {
     ),
     # Ray Tune: 1a2b3_00004_4.
     "ray_trial": r"[0-9a-f]{5,8}-0[0-9]{4}(?:-[0-9]{1,5})?",
-    "ray_submission": r"raysubmit-[0-9a-z]{8,32}",
+    "ray_submission": r"raysubmit-[0-9a-z]{12,32}",
     "checkpoint": r"(?:ckpt|checkpoint|global-step|step|iter|iteration)-?[0-9]{3,}",
     "address": r"ip(?:-[0-9]{1,3}){4}|[0-9]{1,3}(?:\.[0-9]{1,3}){3}",
     # Longer than any parameter that people write out: job ids, times of day, dates without a century.
@@ -113,7 +118,10 @@ KEEP: Final[dict[str, str]] = {
         r"|[0-9]+-?enc(?:oder)?-[0-9]+-?dec(?:oder)?|[0-9]+-?dec(?:oder)?-[0-9]+-?enc(?:oder)?"
     ),
     "exponent": r"(?:(?:lr|wd|eps|tol)-?)?[0-9](?:\.[0-9]+)?e-[0-9]{1,2}",
-    "parameter": rf"(?:{_PARAMETERS})-(?!{_YEAR}-?{_MM}-?{_DD}(?![0-9]))[0-9]{{1,7}}(?:\.[0-9]+)*[a-z]{{0,2}}",
+    "parameter": (
+        rf"(?:{_PARAMETERS})-(?!{_YEAR}-?{_MM}-?{_DD}(?![0-9]))"
+        r"(?:[0-9]{1,7}(?:\.[0-9]+)*|[0-9]{1,4}[a-z]{1,2})"
+    ),
     "model_number": (
         r"resnet-(?:18|26|34|50|101|152|200|269)|resnext-(?:50|101|152)|densenet-(?:121|161|169|201|264)"
         r"|vgg-(?:11|13|16|19)|wrn-[0-9]{2}-[0-9]{1,2}|inception-[1-4]|ssd-(?:300|512)|yolo-(?:[3-9]|1[0-2])"

@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import redis
@@ -31,12 +31,12 @@ from redis import asyncio as redis_async
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import NoScriptError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from leap_features import layout, meta
-from leap_features.conditional_write import WRITE_IF_NOT_BEHIND, sha1
+from leap_features.conditional_write import WRITE_IF_NOT_BEHIND
+from leap_features.script_calls import Call, run, run_async
 from leap_features.settings import Settings, redact_url
 
 TYPE: Final = "leap_features.online_store.AtomicRedisOnlineStore"
@@ -114,13 +114,6 @@ class AtomicRedisOnlineStoreConfig(RedisOnlineStoreConfig):
         return self
 
 
-class _Call(NamedTuple):
-    """One call of a script, on one key."""
-
-    key: bytes
-    arguments: list[bytes]
-
-
 class AtomicRedisOnlineStore(RedisOnlineStore):
     """See the module."""
 
@@ -142,7 +135,7 @@ class AtomicRedisOnlineStore(RedisOnlineStore):
         """
         client = self._get_client(_checked(config))
         for rows in _chunks(data):
-            _run(client, WRITE_IF_NOT_BEHIND, [_write(config, table, row) for row in rows])
+            run(client, WRITE_IF_NOT_BEHIND, _writes(config, table, rows))
             if progress is not None:
                 progress(len(rows))
 
@@ -156,7 +149,7 @@ class AtomicRedisOnlineStore(RedisOnlineStore):
         """The same as `online_write_batch`, without blocking."""
         client = await self._get_client_async(_checked(config))
         for rows in _chunks(data):
-            await _run_async(client, WRITE_IF_NOT_BEHIND, [_write(config, table, row) for row in rows])
+            await run_async(client, WRITE_IF_NOT_BEHIND, _writes(config, table, rows))
             if progress is not None:
                 progress(len(rows))
 
@@ -206,7 +199,7 @@ class AtomicRedisOnlineStore(RedisOnlineStore):
         fields = [layout.field(table.name, feature.name) for feature in table.features]
         fields.append(layout.timestamp_field(table.name))
         for keys in _chunks(_row_keys(client, config.project, table.join_keys)):
-            _run(client, _DELETE_VIEW, [_Call(key, fields) for key in keys])
+            run(client, _DELETE_VIEW, [Call(key, fields) for key in keys])
 
     def delete_entity_values(self, config: RepoConfig, join_keys: list[str]) -> None:
         """Delete all rows with these join keys, in this project alone."""
@@ -303,55 +296,39 @@ def _require_entities(
             )
 
 
-def _write(config: RepoConfig, view: FeatureView, row: Row) -> _Call:
-    entity_key, values, timestamp, _ = row
-    stamp = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
-    version = values.get(VERSION_FEATURE)
-    arguments = [
-        layout.field(view.name, VERSION_FEATURE),
-        b"" if version is None else version.SerializeToString(),
-        layout.timestamp_field(view.name),
-        layout.encode_timestamp((stamp - _EPOCH) // _MICROSECOND),
-    ]
-    for feature, value in values.items():
-        arguments.append(layout.field(view.name, feature))
-        arguments.append(value.SerializeToString())
-    key = serialize_entity_key(entity_key, entity_key_serialization_version=3)
-    return _Call(key + config.project.encode(), arguments)
+def _writes(config: RepoConfig, view: FeatureView, rows: Sequence[Row]) -> list[Call]:
+    """One call of the write script per row."""
+    names = {feature.name: layout.field(view.name, feature.name) for feature in view.features}
+    version_field = layout.field(view.name, VERSION_FEATURE)
+    timestamp_field = layout.timestamp_field(view.name)
+    calls = []
+    for entity_key, values, timestamp, _ in rows:
+        stamp = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
+        encoded = {name: value.SerializeToString() for name, value in values.items()}
+        arguments = [
+            version_field,
+            encoded.get(VERSION_FEATURE, b""),
+            timestamp_field,
+            layout.encode_timestamp((stamp - _EPOCH) // _MICROSECOND),
+        ]
+        for name, value in encoded.items():
+            arguments.append(names.get(name) or layout.field(view.name, name))
+            arguments.append(value)
+        calls.append(Call(_row_key(config.project, entity_key), arguments))
+    return calls
 
 
-def _run(client: redis.Redis, script: str, calls: Sequence[_Call]) -> None:
-    """Run `script` once per call, in one round trip; a second one where the server did not know the script."""
-    for attempt in (1, 2):
-        pipeline: Any = client.pipeline(transaction=False)
-        for key, arguments in calls:
-            pipeline.execute_command("EVALSHA", sha1(script), 1, key, *arguments)
-        calls = _unknown(calls, pipeline.execute(raise_on_error=False), last=attempt == 2)
-        if not calls:
-            return
-        client.script_load(script)
-
-
-async def _run_async(client: redis_async.Redis, script: str, calls: Sequence[_Call]) -> None:
-    for attempt in (1, 2):
-        pipeline = client.pipeline(transaction=False)
-        for key, arguments in calls:
-            pipeline.execute_command("EVALSHA", sha1(script), 1, key, *arguments)
-        calls = _unknown(calls, await pipeline.execute(raise_on_error=False), last=attempt == 2)
-        if not calls:
-            return
-        await client.script_load(script)
-
-
-def _unknown(calls: Sequence[_Call], replies: Sequence[object], *, last: bool) -> list[_Call]:
-    """The calls that failed because the server does not have the script; any other failure is raised."""
-    again = []
-    for call, reply in zip(calls, replies, strict=True):
-        if isinstance(reply, NoScriptError) and not last:
-            again.append(call)
-        elif isinstance(reply, Exception):
-            raise reply
-    return again
+def _row_key(project: str, entity_key: EntityKey) -> bytes:
+    values: list[str | int] = []
+    for value in entity_key.entity_values:
+        kind = value.WhichOneof("val")
+        if kind == "string_val":
+            values.append(value.string_val)
+        elif kind == "int64_val":
+            values.append(value.int64_val)
+        else:  # A type that history does not use.
+            return serialize_entity_key(entity_key, entity_key_serialization_version=3) + project.encode()
+    return layout.entity_key(project, entity_key.join_keys, values)
 
 
 def _row_keys(client: redis.Redis, project: str, join_keys: Sequence[str]) -> Iterator[bytes]:

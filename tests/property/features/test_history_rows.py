@@ -79,17 +79,17 @@ def contents(draw: st.DrawFn) -> CompletionEvent:
     status = draw(st.sampled_from(["succeeded"] * 4 + ["failed"] * 3 + ["cancelled", "preempted"]))
     event = CompletionEvent(
         schema_version=1,
-        attempt_id=draw(names),
+        attempt_id=draw(names) + draw(st.sampled_from(["", "", *map(str, range(12))])),
         job_name=draw(names),
-        job_family=draw(st.sampled_from([None, "x", 'y"'])),
-        model_type=draw(st.sampled_from(["m", "n'"])),
-        hardware_type=draw(st.sampled_from(["H100-SXM-80", 'odd "type"'])),
+        job_family=draw(st.sampled_from(["x", "x", "x", None, 'y"'])),
+        model_type=draw(st.sampled_from(["m", "m", "n'"])),
+        hardware_type=draw(st.sampled_from(["H100-SXM-80", "H100-SXM-80", 'odd "type"'])),
         submitted_at=from_us(completed_us - MINUTE_US),
         started_at=from_us(completed_us - MINUTE_US),
         completed_at=from_us(completed_us),
         status=status,
         throughput=draw(throughputs) if status == "succeeded" else draw(st.sampled_from([None, -1.0, 7.0])),
-        trainer_count=draw(st.sampled_from([1, 2, 2**31 - 1])),
+        trainer_count=draw(st.sampled_from([2, 2, 1, 2**31 - 1])),
         batch_size=draw(batch_sizes),
     )
     return decode(encode(event))
@@ -98,7 +98,8 @@ def contents(draw: st.DrawFn) -> CompletionEvent:
 @st.composite
 def archived(draw: st.DrawFn) -> list[Recorded]:
     """Events on several partitions of several epochs; record times may step back, come late or lie ahead."""
-    pool = draw(st.lists(contents(), min_size=1, max_size=30))
+    few = draw(st.sampled_from([0, 20, 60]))
+    pool = draw(st.lists(contents(), min_size=few // 2 + 1, max_size=few + 10))
     recorded = st.tuples(
         st.sampled_from(pool),
         st.sampled_from([(1, 0), (2, 0), (1_000_000, 0), (1_000_000, 1), (1_000_000, 12), (1_000_001, 1)]),
@@ -106,7 +107,6 @@ def archived(draw: st.DrawFn) -> list[Recorded]:
         st.booleans(),
         st.sampled_from([1, 1, 1, 2, 7]),
     )
-    few = draw(st.sampled_from([0, 20, 60]))
     drawn = draw(st.lists(recorded, min_size=few, max_size=few + 20))
     ends: dict[tuple[int, int], int] = defaultdict(int)
     events = []

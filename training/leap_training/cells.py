@@ -1,0 +1,117 @@
+"""What stands in a cell of a table of past runs, as a number, a time, a boolean or text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+UNIX_FORMATS: Final = {"unix": 1_000_000, "unix_ms": 1_000, "unix_us": 1}
+"""Formats that count since 1970 (UTC), and the microseconds in their unit."""
+
+ISO: Final = "iso"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class CellError(ValueError):
+    """A cell that does not hold what it must; the message names value, rule and mend."""
+
+
+def present(value: object) -> object:
+    """`value`, or None if it is an empty cell: no value, no text, or not a number."""
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
+
+
+def text(value: object) -> str:
+    """`value` as text, the way it is written in the table."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(value)
+
+
+def number(value: object, *, scale: float | None = None, whole: bool = False) -> float:
+    """`value` as a finite number, times `scale`; a whole one as an int.
+
+    Raises:
+        CellError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise CellError(f"must be a number, got {value!r}")
+    try:
+        result = float(value) if not isinstance(value, int) else value
+    except ValueError:
+        raise CellError(f"must be a number, got {value!r}") from None
+    if scale is not None:
+        result *= scale
+    if not math.isfinite(result):
+        raise CellError(f"must be finite, got {value!r}")
+    if not whole:
+        return result
+    if result != int(result):
+        raise CellError(f"must be a whole number, got {value!r}")
+    return int(result)
+
+
+def boolean(value: object) -> bool:
+    """`value` as a boolean: true or false, 1 or 0, yes or no.
+
+    Raises:
+        CellError: it is none.
+    """
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    found = known.get(text(value).lower())
+    if found is None:
+        raise CellError(f"must be true or false, got {value!r}")
+    return found
+
+
+def time_parser(form: str, zone_name: str | None) -> Callable[[object], datetime]:
+    """What reads a time in the format `form` (iso, unix, unix_ms, unix_us, or as for strptime) as UTC.
+
+    Args:
+        form: how it is written.
+        zone_name: IANA name of the zone of a time that is written without an offset; None rejects such times.
+
+    Raises:
+        ValueError: there is no such zone.
+    """
+    try:
+        zone = None if zone_name is None else ZoneInfo(zone_name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"zone must be an IANA name such as Europe/Berlin or UTC, got {zone_name!r}") from None
+
+    def parse(value: object) -> datetime:
+        if isinstance(value, datetime):
+            return _in_utc(value, zone)
+        if unit := UNIX_FORMATS.get(form):
+            microseconds = round(number(value) * unit)
+            return datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
+        written = text(value)
+        try:
+            # The zone is looked at below; here the time may still lack one.
+            parsed = datetime.fromisoformat(written) if form == ISO else datetime.strptime(written, form)  # noqa: DTZ007
+        except ValueError:
+            raise CellError(f"must be a time in the format {form!r}, got {written!r}: set times.format") from None
+        return _in_utc(parsed, zone)
+
+    return parse
+
+
+def _in_utc(time: datetime, zone: ZoneInfo | None) -> datetime:
+    if time.tzinfo is not None:
+        return time.astimezone(UTC)
+    if zone is None:
+        raise CellError(f"has no offset: {time.isoformat()!r}; say in times.zone which zone it is in")
+    moment = time.replace(tzinfo=zone).astimezone(UTC)
+    if moment.astimezone(zone).replace(tzinfo=None) != time:
+        raise CellError(f"does not exist in {zone.key}: clocks were put forward over {time.isoformat()!r}")
+    return moment
