@@ -19,6 +19,7 @@ from leap_features.columns import (
     column,
     history_column,
     numbers,
+    ratio,
     row_count,
     specification_columns,
 )
@@ -89,7 +90,8 @@ def at_latest_conditions(
         names: the specifications to look up.
 
     Rows without history stay as they are. A batch size that is unknown on either side is taken to be the same on both,
-    so that a model never sees a change that nobody measured.
+    so that a model never sees a change that nobody measured. What history does not carry is held equal: the
+    configuration, and readers per trainer, so readers are counted in proportion.
     """
     known = found.level >= 0
     asked = numbers(columns, "batch_size")
@@ -97,7 +99,10 @@ def at_latest_conditions(
     hardware_type = np.where(known, found.hardware_type, column(columns, "hardware_type"))
     result = dict(columns)
     result["hardware_type"] = hardware_type
-    result["trainer_count"] = np.where(known, found.trainer_count, numbers(columns, "trainer_count"))
+    trainers = numbers(columns, "trainer_count")
+    result["trainer_count"] = np.where(known, found.trainer_count, trainers)
+    readers = numbers(columns, "reader_count")
+    result["reader_count"] = np.where(known, readers * ratio(found.trainer_count, trainers), readers)
     result["batch_size"] = np.where(both, found.batch_size, asked)
     for name, values in specification_columns(hardware_type, specifications, names).items():
         # Rows without history keep what they were given, which a catalogue of another day may not have.

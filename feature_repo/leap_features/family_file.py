@@ -55,23 +55,30 @@ def load(path: Path) -> Rules:
 
     Raises RulesError and OSError.
     """
+    return parse(path.read_bytes(), path.name)
+
+
+def parse(content: bytes, file: str) -> Rules:
+    """The rules in the content of a rules file; `file` is its name in messages.
+
+    Raises RulesError.
+    """
     try:
-        with path.open("rb") as stream:
-            table = tomllib.load(stream)
+        table = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RulesError(f"{path.name}: not a TOML file in UTF-8 ({error}); mend the syntax") from error
+        raise RulesError(f"{file}: not a TOML file in UTF-8 ({error}); mend the syntax") from error
     for key in table:
         if key not in _KEYS:
-            raise RulesError(f"{path.name}: unknown key {key!r}; keys are {', '.join(_KEYS)}")
-    disable = _disabled(table.get("disable", []), path.name)
+            raise RulesError(f"{file}: unknown key {key!r}; keys are {', '.join(_KEYS)}")
+    disable = _disabled(table.get("disable", []), file)
     taken: set[str] = set()
-    keep = list(_patterns(table.get("keep", []), "keep", path.name, taken))
-    strip = list(_patterns(table.get("strip", []), "strip", path.name, taken))
+    keep = list(_patterns(table.get("keep", []), "keep", file, taken))
+    strip = list(_patterns(table.get("strip", []), "strip", file, taken))
     if not (disable or keep or strip):
         return DEFAULT_RULES
     # What can change a family, and nothing else: neither the names of rules nor the order of `disable`.
-    content = json.dumps([disable, keep, strip], ensure_ascii=True, separators=(",", ":"))
-    version = f"{CODE_VERSION}+{sha256(content.encode()).hexdigest()[:8]}"
+    meaning = json.dumps([disable, keep, strip], ensure_ascii=True, separators=(",", ":"))
+    version = f"{CODE_VERSION}+{sha256(meaning.encode()).hexdigest()[:8]}"
     return Rules(version, disable, keep, strip)
 
 

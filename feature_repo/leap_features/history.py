@@ -127,7 +127,10 @@ def run_of(event: CompletionEvent) -> Run | None:
 def has(row: Row, position: Position) -> bool:
     """Whether `row` has taken in the event at `position` already: a redelivery."""
     epoch, partition, offset = position
-    return any(e == epoch and p == partition and o >= offset for e, p, o in row.version)
+    for at_epoch, at_partition, at_offset in row.version:
+        if at_partition == partition and at_epoch == epoch:
+            return at_offset >= offset
+    return False
 
 
 def fold(row: Row, run: Run, position: Position, recorded_at_us: int) -> Row:
@@ -189,10 +192,9 @@ def _with(row: Row, *, failures: tuple[Failure, ...], version: Version, recorded
 
 
 def _advanced(version: Version, position: Position) -> Version:
-    if len(version) <= 1 and (not version or version[0][:2] == position[:2]):
-        return (position,)
-    others = [p for p in version if p[:2] != position[:2]]
-    return tuple(sorted((*others, position)))
+    epoch, partition, _ = position
+    others = [at for at in version if at[1] != partition or at[0] != epoch]
+    return tuple(sorted((*others, position))) if others else (position,)
 
 
 def mean_of(total: int, count: int) -> float | None:

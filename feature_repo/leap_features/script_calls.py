@@ -41,8 +41,9 @@ async def run_async(client: redis_async.Redis, script: str, calls: Sequence[Call
 
 def _pipeline(client: redis.Redis | redis_async.Redis, script: str, calls: Sequence[Call]) -> Any:
     pipeline: Any = client.pipeline(transaction=False)
+    name = sha1(script)
     for key, arguments in calls:
-        pipeline.execute_command("EVALSHA", sha1(script), 1, key, *arguments)
+        pipeline.execute_command("EVALSHA", name, 1, key, *arguments)
     return pipeline
 
 

@@ -192,7 +192,7 @@ def _rules(bundle_id: str, manifest: Manifest) -> family.Rules:
         from leap_features import family_file  # noqa: PLC0415  # without own rules no parser is needed
 
         try:
-            rules = family_file.parse(manifest.family_rules, f"family rules of bundle {bundle_id}")
+            rules = family_file.parse(manifest.family_rules.encode(), f"family rules of bundle {bundle_id}")
         except family_file.RulesError as error:
             raise BundleError(f"bundle {bundle_id}: {error}") from error
     else:

@@ -134,6 +134,7 @@ def hardware_entries(catalogue: Catalogue) -> dict[str, HardwareEntry]:
 
 def catalogue_of(manifest: Manifest) -> Catalogue:
     """The catalogue that `manifest` holds, which finds names and aliases as the built-in one does."""
+
     def row(name: str, entry: HardwareEntry) -> Hardware:
         specs: dict[str, Any] = {spec: entry.specs.get(spec) for spec in SPECS}
         return Hardware(name, entry.aliases, hourly_cost_usd=entry.cost, **specs)

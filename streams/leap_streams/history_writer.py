@@ -16,9 +16,8 @@ A crash after any step leaves a store from which the same batch, done again, giv
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
-
-import msgspec
 
 from leap_features import family, layout, levels
 from leap_features.conditional_write import CONFLICT, REFUSED
@@ -65,7 +64,7 @@ class Contribution(NamedTuple):
     """None for a duplicate, which advances versions only."""
 
 
-class Subject(msgspec.Struct, frozen=True):
+class Subject(NamedTuple):
     """The keys of a run at every level."""
 
     job_family: str
@@ -258,9 +257,7 @@ class HistoryWriter:
     def _entries_of(self, candidate: _Candidate, entries: dict[bytes, _Entry]) -> list[_Entry]:
         """The rows that `candidate` concerns, one per level; new ones are added to `entries`."""
         rows = []
-        for view in _VIEWS:
-            level = view.level
-            key = layout.entity_key(self._project, level.join_keys, level.key(candidate.subject))
+        for view, key in zip(_VIEWS, _keys(self._project, candidate.subject), strict=True):
             entry = entries.get(key)
             if entry is None:
                 entry = entries[key] = _Entry(key, view)
@@ -324,6 +321,12 @@ class HistoryWriter:
         return self._store.write_row_command(
             entry.key, session.expected(partitions), entry.view.version, entry.version, entry.view.write(row)
         )
+
+
+@lru_cache(maxsize=16_384)
+def _keys(project: str, subject: Subject) -> tuple[bytes, ...]:
+    """Redis keys of `subject`, one per level; jobs run again and again under the same ones."""
+    return tuple(layout.entity_key(project, view.level.join_keys, view.level.key(subject)) for view in _VIEWS)
 
 
 def _identity(run: Run) -> tuple[bool, str]:

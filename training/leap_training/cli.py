@@ -13,12 +13,12 @@ import numpy as np
 from leap_features.events import from_us, to_us
 from leap_features.family import DEFAULT_RULES, load_rules
 from leap_features.hardware import CATALOGUE
-from leap_features.settings import Settings, SettingsError
+from leap_features.settings import Settings
 from leap_predictor.errors import BundleError
 from leap_training.evaluate import Evaluation, evaluate, judge, table
-from leap_training.layered import NothingToFit, fit
+from leap_training.layered import fit
 from leap_training.publish import TreesDiffer, publish_model
-from leap_training.training_set import TrainingSet, TrainingSetError, read_training_set
+from leap_training.training_set import TrainingSet, read_training_set
 
 HOLDOUT_SHARE = 0.2
 """Share of the rows, the latest recorded, that a first fit is scored on before the published one takes them in."""
@@ -45,20 +45,31 @@ class Instant(click.ParamType):
         return parsed.astimezone(UTC)
 
 
+config_keys_option = click.option(
+    "--config-key",
+    "config_keys",
+    multiple=True,
+    help="Take this key of the jobs' configuration as a feature, once per key. Not for keys that move with the scale.",
+)
+
+
 @click.command("train")
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option("--before", type=Instant(), help="Use only what was recorded before this time (RFC 3339).")
 @click.option("--bundles", type=click.Path(path_type=Path), help="Directory of bundles [default: LEAP_BUNDLES].")
+@config_keys_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def train_command(dataset: Path, before: datetime | None, bundles: Path | None, as_json: bool) -> None:
+def train_command(
+    dataset: Path, before: datetime | None, bundles: Path | None, config_keys: tuple[str, ...], as_json: bool
+) -> None:
     """Fit the ranking model on DATASET (written by `leap dataset`) and publish it as the current bundle."""
     try:
         settings = Settings.from_env()
         rules = load_rules(Path(settings.family_rules)) if settings.family_rules else DEFAULT_RULES
         read = read_training_set(dataset)
         rows = read.rows if before is None else read.rows.where(read.rows.recorded_at_us < to_us(before))
-        held_out = _held_out(rows)
-        fitted = fit(rows, CATALOGUE)
+        held_out = _held_out(rows, config_keys)
+        fitted = fit(rows, CATALOGUE, config_keys=config_keys)
         metrics = {} if held_out is None else _metrics(held_out)
         bundle_id = publish_model(
             fitted,
@@ -73,7 +84,7 @@ def train_command(dataset: Path, before: datetime | None, bundles: Path | None, 
             metrics=metrics,
             now=datetime.now(UTC),
         )
-    except (SettingsError, TrainingSetError, NothingToFit, TreesDiffer, BundleError, OSError) as error:
+    except (ValueError, TreesDiffer, BundleError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:
         click.echo(msgspec.json.encode({"bundle_id": bundle_id, "rows": len(rows), "metrics": metrics}).decode())
@@ -90,7 +101,7 @@ def train_command(dataset: Path, before: datetime | None, bundles: Path | None, 
     click.echo(f"published {bundle_id} in {bundles or settings.bundles}")
 
 
-def _held_out(rows: TrainingSet) -> Evaluation | None:
+def _held_out(rows: TrainingSet, config_keys: tuple[str, ...]) -> Evaluation | None:
     """Score a fit without the latest rows on those rows; None where there are too few."""
     if not len(rows):
         return None
@@ -99,7 +110,7 @@ def _held_out(rows: TrainingSet) -> Evaluation | None:
     earlier = rows.where(rows.recorded_at_us < cut)
     if len(later) < MIN_HOLDOUT_ROWS or not len(earlier):
         return None
-    return judge(fit(earlier, CATALOGUE), len(earlier), later)
+    return judge(fit(earlier, CATALOGUE, config_keys=config_keys), len(earlier), later)
 
 
 def _metrics(evaluation: Evaluation) -> dict[str, float]:
@@ -121,12 +132,13 @@ def _metrics(evaluation: Evaluation) -> dict[str, float]:
     required=True,
     help="Fit on what was recorded before this time (RFC 3339), score what was submitted from then on.",
 )
+@config_keys_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate_command(dataset: Path, start: datetime, as_json: bool) -> None:
+def evaluate_command(dataset: Path, start: datetime, config_keys: tuple[str, ...], as_json: bool) -> None:
     """Judge the model's predictions of later attempts in DATASET, beside the back-off's last value."""
     try:
-        result = evaluate(read_training_set(dataset).rows, to_us(start), CATALOGUE)
-    except (TrainingSetError, NothingToFit) as error:
+        result = evaluate(read_training_set(dataset).rows, to_us(start), CATALOGUE, config_keys=config_keys)
+    except ValueError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
         click.echo(msgspec.json.encode(result).decode())

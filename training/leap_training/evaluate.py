@@ -9,7 +9,7 @@ first runs in a new cell are reported apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -53,14 +53,22 @@ class Evaluation(msgspec.Struct, frozen=True):
     """Those in a cell (family, hardware, trainers) without a completed run at submission."""
 
 
-def evaluate(rows: TrainingSet, from_us: int, catalogue: Catalogue, settings: FitSettings | None = None) -> Evaluation:
+def evaluate(
+    rows: TrainingSet,
+    from_us: int,
+    catalogue: Catalogue,
+    settings: FitSettings | None = None,
+    *,
+    config_keys: Sequence[str] = (),
+) -> Evaluation:
     """Fit on what was recorded before `from_us` (microseconds since 1970 UTC), score what was submitted from then on.
 
     Raises:
         NothingToFit: nothing was recorded before.
+        ValueError: a configuration key cannot be a feature.
     """
     train = rows.where(rows.recorded_at_us < from_us)
-    fitted = fit(train, catalogue, settings)
+    fitted = fit(train, catalogue, settings, config_keys=config_keys)
     return judge(fitted, len(train), rows.where(rows.submitted_at_us >= from_us))
 
 
