@@ -81,7 +81,7 @@ def attempt(
     throughput: float | None = 100.0,
     batch_size: float = 32.0,
 ) -> Attempt:
-    """An attempt at offset `number`, with times in seconds after START; recorded on completion unless told otherwise."""
+    """An attempt at offset `number`, times in seconds after START; recorded on completion unless told otherwise."""
     return Attempt(
         f"attempt-{number}",
         job_family,
@@ -96,7 +96,7 @@ def attempt(
 
 
 def made_up_fleet(count: int, seed: int = 0) -> list[Attempt]:
-    """`count` attempts of a few families, hardware types and sizes; some fail, some are recorded late, some together."""
+    """`count` attempts of a few families, types and sizes; some fail, some are recorded late, some together."""
     random = np.random.default_rng(seed)
     clock, attempts = 0.0, []
     for number in range(count):

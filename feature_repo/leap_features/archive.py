@@ -12,73 +12,53 @@ sees one that is still being written.
 Imported runs lie in epochs of their own, 1, 2, 3, …; live epochs begin at `FIRST_LIVE_EPOCH`.
 """
 
+# ruff: noqa: S608 - the queries hold this product's own names; paths are quoted where they are put in.
+
 from __future__ import annotations
 
 import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from leap_features import attempts, family, hardware
-from leap_features.events import CompletionEvent, content_digest, from_us, to_us
-from leap_features.history import Position, run_of
+from leap_features import attempts
+from leap_features.archive_reader import Segment, connect, relation
+from leap_features.archive_rows import to_record, to_table
+from leap_features.events import from_us, to_us
+from leap_features.history import Position
 from leap_features.meta import FIRST_LIVE_EPOCH
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
+
+__all__ = [
+    "ArchiveError",
+    "ArchiveHole",
+    "Segment",
+    "check_complete",
+    "check_format",
+    "connect",
+    "create",
+    "end_offsets",
+    "exists",
+    "find_attempts",
+    "next_import_epoch",
+    "relation",
+    "reserve_import_epoch",
+    "segments",
+    "to_record",
+    "write_segment",
+]
 
 FORMAT: Final = 1
 MARKER: Final = "archive.json"
 
-COLUMNS: Final[Mapping[str, str]] = {
-    "epoch": "BIGINT",
-    "partition": "INTEGER",
-    "offset": "BIGINT",
-    "recorded_at": "TIMESTAMPTZ",
-    "replay": "BOOLEAN",
-    "x": "BIGINT",
-    "log_trainers": "BIGINT",
-    "log_batch": "BIGINT",
-    "digest": "VARCHAR",
-    "job_family": "VARCHAR",
-    "family_given": "BOOLEAN",
-    "family_rule": "VARCHAR",
-    "unknown_hardware": "BOOLEAN",
-    "schema_version": "INTEGER",
-    "attempt_id": "VARCHAR",
-    "job_name": "VARCHAR",
-    "model_type": "VARCHAR",
-    "hardware_type": "VARCHAR",
-    "submitted_at": "TIMESTAMPTZ",
-    "started_at": "TIMESTAMPTZ",
-    "completed_at": "TIMESTAMPTZ",
-    "status": "VARCHAR",
-    "throughput": "DOUBLE",
-    "trainer_count": "BIGINT",
-    "reader_count": "BIGINT",
-    "batch_size": "DOUBLE",
-    "device_hours": "DOUBLE",
-    "eligible_hardware": "VARCHAR[]",
-    "config": "VARCHAR",
-    "architecture": "VARCHAR",
-    "ranking": "VARCHAR",
-}
-"""Columns of a segment and their types in DuckDB. Times are UTC, of microseconds. `x` (null unless succeeded),
-`log_trainers` and `log_batch` (null where the batch size is 0) are fixed-point logarithms; `job_family` was given with
-the event or derived by `family_rule`; `config`, `architecture` and `ranking` are JSON."""
-
-NULLABLE: Final = frozenset({"x", "log_batch", "throughput", "ranking"})
-
 _NAME: Final = re.compile(r"p(\d{5,})-(\d{20})-(\d{20})\.parquet")
 _EPOCH: Final = re.compile(r"epoch=(\d+)")
 _DATE: Final = re.compile(r"date=\d{4}-\d{2}-\d{2}")
-_json: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class ArchiveError(RuntimeError):
@@ -95,19 +75,9 @@ class ArchiveHole(ArchiveError):
 
     def __init__(self, epoch: int, partition: int, first: int, last: int, why: str) -> None:
         super().__init__(
-            f"the archive has a hole: epoch {epoch}, partition {partition}, offsets {first} to {last} are missing ({why})"
+            f"the archive has a hole: epoch {epoch}, partition {partition} lacks offsets {first} to {last} ({why})"
         )
         self.epoch, self.partition, self.first, self.last = epoch, partition, first, last
-
-
-class Segment(NamedTuple):
-    """One file of the archive and the offsets that it covers, both included."""
-
-    epoch: int
-    partition: int
-    first: int
-    last: int
-    path: Path
 
 
 def create(root: Path | str) -> None:
@@ -138,84 +108,13 @@ def check_format(root: Path | str) -> None:
     try:
         found = json.loads(marker.read_bytes())["format"]
     except FileNotFoundError:
-        raise ArchiveError(f"{root} is no archive: it has no {MARKER}; check LEAP_ARCHIVE, or run `leap init`") from None
+        raise ArchiveError(
+            f"{root} is no archive: it has no {MARKER}; check LEAP_ARCHIVE, or run `leap init`"
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise ArchiveError(f'{marker} must be like {{"format": {FORMAT}}}; restore it from another archive') from None
     if found != FORMAT:
         raise ArchiveError(f"{root} is an archive of format {found!r}, this release reads format {FORMAT}")
-
-
-def to_record(
-    event: CompletionEvent,
-    position: Position,
-    recorded_at_us: int,
-    replay: bool,
-    rules: family.Rules = family.DEFAULT_RULES,
-) -> dict[str, Any]:
-    """The row of the archive for `event`, recorded at `recorded_at_us` (microseconds since 1970) at `position`."""
-    run = run_of(event)
-    if run is None:  # the logarithms of trainers and batch size are kept for every event, those of throughput are not
-        run = run_of(msgspec.structs.replace(event, status="failed"))
-        assert run is not None  # noqa: S101  # a failed attempt always has a run
-    return {
-        "epoch": position.epoch,
-        "partition": position.partition,
-        "offset": position.offset,
-        "recorded_at": from_us(recorded_at_us),
-        "replay": replay,
-        "x": run.x if event.status == "succeeded" else None,
-        "log_trainers": run.log_trainers,
-        "log_batch": run.log_batch,
-        "digest": content_digest(event),
-        "job_family": family.family_of_event(event, rules),
-        "family_given": event.job_family is not None,
-        "family_rule": rules.version,
-        "unknown_hardware": event.hardware_type not in hardware.CATALOGUE,
-        "schema_version": event.schema_version,
-        "attempt_id": event.attempt_id,
-        "job_name": event.job_name,
-        "model_type": event.model_type,
-        "hardware_type": event.hardware_type,
-        "submitted_at": event.submitted_at,
-        "started_at": event.started_at,
-        "completed_at": event.completed_at,
-        "status": event.status,
-        "throughput": event.throughput,
-        "trainer_count": event.trainer_count,
-        "reader_count": event.reader_count,
-        "batch_size": float(event.batch_size),
-        "device_hours": float(event.device_hours),
-        "eligible_hardware": list(event.eligible_hardware),
-        "config": _json.encode(event.config).decode(),
-        "architecture": _json.encode(event.architecture).decode(),
-        "ranking": None if event.ranking is None else _json.encode(event.ranking).decode(),
-    }
-
-
-def arrow_schema() -> pa.Schema:
-    """The columns of a segment as an Arrow schema."""
-    import pyarrow as pa  # noqa: PLC0415  # the launcher's side imports this package without pyarrow
-
-    types = {
-        "BIGINT": pa.int64(),
-        "INTEGER": pa.int32(),
-        "TIMESTAMPTZ": pa.timestamp("us", tz="UTC"),
-        "BOOLEAN": pa.bool_(),
-        "VARCHAR": pa.string(),
-        "DOUBLE": pa.float64(),
-        "VARCHAR[]": pa.list_(pa.field("element", pa.string(), nullable=False)),
-    }
-    return pa.schema([pa.field(name, types[kind], nullable=name in NULLABLE) for name, kind in COLUMNS.items()])
-
-
-def to_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows made by `to_record` as a table of the archive's schema."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    # Column by column is three times as fast as `Table.from_pylist`.
-    schema = arrow_schema()
-    columns = [pa.array([record[field.name] for record in records], field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def write_segment(
@@ -383,71 +282,6 @@ def reserve_import_epoch(root: Path | str) -> int:
             continue
         _sync_directory(Path(root))
         return epoch
-
-
-class Slice(NamedTuple):
-    """What a reader takes from one segment: the offsets that no segment before it covers."""
-
-    path: Path
-    first: int
-    last: int
-    whole: bool
-
-
-def without_overlaps(found: Iterable[Segment]) -> list[Slice]:
-    """Slices of `found` (sorted) that together hold every position once."""
-    slices = []
-    ends: dict[tuple[int, int], int] = {}
-    for epoch, partition, first, last, path in found:
-        start = max(first, ends.get((epoch, partition), first))
-        if start <= last:
-            slices.append(Slice(path, start, last, start == first))
-            ends[epoch, partition] = last + 1
-    return slices
-
-
-def relation(found: Iterable[Segment], columns: Sequence[str] = tuple(COLUMNS), where: str = "true") -> str:
-    """SQL query for DuckDB over the events in `found` (sorted), each position once: `columns` of the rows that satisfy `where`."""
-    chosen = ", ".join(f'"{name}"' for name in columns)
-    slices = without_overlaps(found)
-    parts = []
-    if whole := [s.path for s in slices if s.whole]:
-        files = ", ".join(file_literal(path) for path in whole)
-        parts.append(f"SELECT {chosen} FROM read_parquet([{files}], hive_partitioning = false) WHERE {where}")
-    if cut := [s for s in slices if not s.whole]:
-        files = ", ".join(file_literal(s.path) for s in cut)
-        ranges = ", ".join(f"({quoted(str(s.path))}, {s.first}, {s.last})" for s in cut)
-        parts.append(f"""
-            SELECT {chosen} FROM read_parquet([{files}], hive_partitioning = false, filename = true) AS events
-            JOIN (VALUES {ranges}) AS part(path, first, last)
-            ON events.filename = part.path AND "offset" BETWEEN part.first AND part.last
-            WHERE {where}
-        """)
-    if not parts:
-        nothing = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in COLUMNS.items())
-        parts.append(f"SELECT {chosen} FROM (SELECT {nothing}) WHERE false")
-    return "\nUNION ALL ".join(parts)
-
-
-def quoted(text: str) -> str:
-    """`text` as a literal of SQL."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def file_literal(path: Path) -> str:
-    """`path` as a literal of SQL that DuckDB does not take for a pattern."""
-    return quoted(re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", str(path)))
-
-
-def connect(temporary: Path | str | None = None) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory, its times in UTC, that spills to the directory `temporary`."""
-    import duckdb  # noqa: PLC0415
-
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    if temporary is not None:
-        connection.execute(f"SET temp_directory = {quoted(str(temporary))}")
-    return connection
 
 
 def find_attempts(

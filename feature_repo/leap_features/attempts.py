@@ -11,6 +11,8 @@ The first is the least by (epoch, greatest record time so far in its partition, 
 the order of offsets, whatever the broker's clock did.
 """
 
+# ruff: noqa: S608 - relations are this product's own.
+
 from __future__ import annotations
 
 from leap_features.events import CLOCK_ALLOWANCE_US

@@ -74,14 +74,17 @@ local function nanoseconds(value)
   local parts, at = {0, 0}, 1
   while at <= #value do
     local field = (string.byte(value, at) - string.byte(value, at) % 8) / 8
-    local number, scale = 0, 1
+    local number, inverse, scale, length = 0, 0, 1, 0
     repeat
       at = at + 1
+      length = length + 1
       local byte = string.byte(value, at)
       number = number + (byte % 128) * scale
+      if length < 10 then inverse = inverse + (127 - byte % 128) * scale end
       scale = scale * 128
     until byte < 128
-    parts[field] = number
+    -- Ten bytes hold a negative number, of which a double has room for the complement alone: a time before 1970.
+    parts[field] = length < 10 and number or -1 - inverse
     at = at + 1
   end
   return parts[1], parts[2]

@@ -68,13 +68,14 @@ _KEPT = re.compile("[\ue000-\uf8ff]")
 _COPY_OF = re.compile(r"(?:copy|clone)-(?:[0-9]+-)?of-(?=.)")
 _RERUN = re.compile(r"r[0-9]{1,2}")
 _RESNETS = frozenset(("r18", "r34", "r50"))
-# Kubernetes' random suffix is five of these: no vowels, 0, 1 or 3, so that it forms no words.
-_POD_SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}")
-# A Deployment's pod has its ReplicaSet's hash before it, and then vowels do not matter.
-_HASH = r"(?=[a-z]*[0-9])[bcdfghjklmnpqrstvwxz2456789]{8,10}"
-_REPLICA_SET = re.compile(_HASH)
-_FIVE = re.compile(r"[0-9a-z]{5}")
-_REPLICA_SET_POD = re.compile(rf"(?<![^-]){_HASH}-[0-9a-z]{{5}}\Z")
+# Kubernetes' random suffix is five of these: no vowels, 0, 1 or 3, so that it forms no words. A Deployment's pod has
+# its ReplicaSet's hash before it; where that is plainly one (three numbers in it), vowels do not matter.
+_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+_POD_SUFFIX = re.compile(rf"{_RANDOM}{{5}}")
+_REPLICA_SET_POD = re.compile(
+    rf"(?<![^-])(?:(?=[a-z]*[0-9]){_RANDOM}{{8,10}}-{_RANDOM}{{5}}"
+    rf"|(?=[0-9]*(?:[a-z]+[0-9]+){{3}}){_RANDOM}{{8,10}}-[0-9a-z]{{5}})\Z"
+)
 _NO_POD_SUFFIX = re.compile(
     rf".*(?:{'|'.join(ABBREVIATIONS)})"
     r"|(?:[a-z]|bs|mb|gbs|mbs|tp|pp|dp|sp|cp|mp|nb|lr)[0-9]+\Z"  # bs256
@@ -196,7 +197,7 @@ class Rules:
 
 def _pod_suffix(before: str, last: str) -> int:
     """How many of a name's last two words are Kubernetes' random ones."""
-    if _REPLICA_SET.fullmatch(before) and _FIVE.fullmatch(last):
+    if len(before) >= 8 and _REPLICA_SET_POD.match(f"{before}-{last}"):
         return 2
     return int(_POD_SUFFIX.fullmatch(last) is not None and _NO_POD_SUFFIX.match(last) is None)
 

@@ -24,26 +24,28 @@ _DAY = r"(?:0?[1-9]|[12][0-9]|3[01])"
 _HOUR = r"(?:[01][0-9]|2[0-3])"
 _SIXTY = r"[0-5][0-9]"
 _ZONE = r"(?:z|-?(?:utc|gmt)|-[01][0-9]:?[0-5][0-9])?"
-# A fraction of a second follows a point, or a dash if it has three digits.
+# Hours and minutes (unless they are the day and month of a year), and maybe seconds with a fraction: behind a point, or
+# behind a dash if it has three digits.
 _TIME = (
-    rf"{_HOUR}[-:.h]?{_SIXTY}(?:[-:.m]?(?:{_SIXTY}|60)s?(?:-[0-9]{{3}}(?![0-9])|\.[0-9]{{3,9}})?)?(?:-?[ap]m)?m?{_ZONE}"
+    rf"{_HOUR}[-:.h]?{_SIXTY}"
+    rf"(?:[-:.m]?(?:{_SIXTY}|60)s?(?:-[0-9]{{3}}(?![0-9a-z])|\.[0-9]{{3,9}})?|(?![-.]{_YEAR}(?![0-9])))"
+    rf"(?:-?[ap]m)?m?{_ZONE}(?![0-9]|[.:][0-9])"
 )
-# Nor is it a time whose digits go on, or that is the day and month of a year.
-_TIME += rf"(?![0-9]|[.:][0-9]|[-.]{_YEAR}(?![0-9]))"
 # Behind a dash these are sequence lengths and batch sizes rather than a minute of the day, and years begin a date.
 _NO_TIME = rf"(?!(?:1024|1280|1536|2048)(?![0-9])|{_YEAR}[-.:]?{_MONTH}[-.:]?{_DAY})"
-# A time written right behind its date, or an hour alone behind a T.
-_AT = rf"(?:(?:-t-?|t-?|-at-|-{_NO_TIME})?{_TIME}|t{_HOUR}(?![0-9]))?"
+# A time written right behind its date, an hour alone behind a T, or a letter: `20240131b` is a day's second run.
+_AT = rf"(?:(?:-t-?|t-?|-at-|-{_NO_TIME})?{_TIME}|t{_HOUR}|[a-z](?![^-]))?"
+# Year first or last, with one separator throughout.
+_DAY_MONTH = [rf"(?:{_DAY}{mark}{_MONTH}|{_MONTH}{mark}{_DAY}){mark}" for mark in ("-", r"\.")]
 _DATE = (
-    rf"(?:{_YEAR}(?:{_MM}{_DD}|[-.:]{_MONTH}[-.:]{_DAY}){_AT}(?![0-9])|{_YEAR}年{_MONTH}月{_DAY}日"
-    rf"|(?:{_DAY}[-.]{_MONTH}|{_MONTH}[-.]{_DAY})[-.]{_YEAR}{_AT}(?![0-9]))"
+    rf"(?:{_YEAR}(?:{_MM}{_DD}|-{_MONTH}-{_DAY}|\.{_MONTH}\.{_DAY}|:{_MONTH}:{_DAY}){_AT}(?![0-9])"
+    rf"|(?:{'|'.join(_DAY_MONTH)}){_YEAR}{_AT}(?![0-9])|{_YEAR}年{_MONTH}月{_DAY}日)"
 )
-# `20240131a`, `20240131b`: a second and third run on one day.
-_LETTER = r"(?:[a-z](?![^-]))?"
 _MONTH_NAME = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)"
 )
+_YEAR_ALONE = rf"{_YEAR}(?!-{_MONTH}-{_DAY}(?![0-9]))"
 _WEEKDAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)(?:day|sday|nesday|rsday|urday)?-)?"
 _ORDINAL = r"(?:st|nd|rd|th)?"
 
@@ -59,6 +61,9 @@ _PARAMETERS = (
     r"|int|cuda|v|ver|version|n|k|px"
 )
 
+# The eight characters before were not the beginning of a UUID.
+_NO_UUID = r"(?!-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+
 # Whole words that are tried before dates: an id may hold what looks like one.
 IDS: Final[dict[str, str]] = {
     # Weights & Biases' name of a run's folder: run-20240131_123005-3k9x2m1q.
@@ -66,26 +71,26 @@ IDS: Final[dict[str, str]] = {
     "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
     # Seven is the length of git's short hash. Letters and digits both: `defaced` is a word, and numbers have a rule.
     "hash": (
-        r"(?:(?:git|sha|sha1|sha256|commit|rev|hash)-?)?(?:0x|g)?(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}"
-        r"(?!-[0-9a-f]{4}-[0-9a-f]{4}-)|(?:git|commit|rev)-[0-9]{6,}"
+        r"(?:(?:(?:git|sha|sha1|sha256|commit|rev|hash)-?)?(?:0x|g)?(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}"
+        rf"|(?:git|commit|rev)-[0-9]{{6,}}){_NO_UUID}"
     ),
 }
 
 INSIDE: Final[dict[str, str]] = {
-    "date": rf"(?<![0-9]){_DATE}{_LETTER}|(?<![0-9]){_YEAR}-?w[0-5][0-9](?:-?[1-7])?(?![0-9])",
+    "date": rf"(?<![0-9]){_DATE}|(?<![0-9]){_YEAR}-?w[0-5][0-9](?:-?[1-7])?(?![0-9])",
     # Seconds, milli-, micro- or nanoseconds since 1970, of the years 2014 to 2033.
     "epoch": r"(?<![0-9])1[4-9][0-9]{8}(?:[0-9]{3}|[0-9]{6}|[0-9]{9})?(?:\.[0-9]+)?(?![0-9])",
 }
 
 WHOLE: Final[dict[str, str]] = {
     "counter": (
-        rf"(?:{_COUNTERS})-?(?:{_DATE}|(?:(?:no|num|nr|number|id)-?)?[0-9]+(?:\.[0-9]+)*(?:-?of-?[0-9]+)?)"
+        rf"(?:{_COUNTERS})-?(?:{_DATE}|(?:(?:no|num|nr|number|id)-?)?[0-9]+(?:\.[0-9]+)*(?:-?of-?[0-9]+)?){_NO_UUID}"
         r"|[0-9]{1,4}(?:st|nd|rd|th)-(?:run|try|attempt|trial|retry|rerun)|[0-9]+-?of-?[0-9]+"
         r"|j[0-9]{4,}|week-?[0-5][0-9]"
     ),
     "month_date": (
-        rf"{_WEEKDAY}{_MONTH_NAME}-?{_DAY}{_ORDINAL}(?:-?{_TIME})?(?:-?{_YEAR})?"
-        rf"|{_WEEKDAY}{_DAY}{_ORDINAL}-?{_MONTH_NAME}(?:-?(?:{_YEAR}|[0-9]{{2}}))?(?:-?{_TIME})?"
+        rf"{_WEEKDAY}{_MONTH_NAME}-?{_DAY}{_ORDINAL}(?:-{_NO_TIME}{_TIME})?(?:-?{_YEAR_ALONE})?"
+        rf"|{_WEEKDAY}{_DAY}{_ORDINAL}-?{_MONTH_NAME}(?:-?(?:{_YEAR_ALONE}|[0-9]{{2}}))?(?:-{_NO_TIME}{_TIME})?"
         rf"|{_MONTH_NAME}-?{_YEAR}|{_YEAR}-?{_MONTH_NAME}(?:-?{_DAY})?|{_YEAR}-{_MM}"
     ),
     "time": (
@@ -95,7 +100,7 @@ WHOLE: Final[dict[str, str]] = {
     # Ray Tune: 1a2b3_00004_4.
     "ray_trial": r"[0-9a-f]{5,8}-0[0-9]{4}(?:-[0-9]{1,5})?",
     "ray_submission": r"raysubmit-[0-9a-z]{12,32}",
-    "checkpoint": r"(?:ckpt|checkpoint|global-step|step|iter|iteration)-?[0-9]{3,}",
+    "checkpoint": rf"(?:ckpt|checkpoint|global-step|step|iter|iteration)-?[0-9]{{3,}}{_NO_UUID}",
     "address": r"ip(?:-[0-9]{1,3}){4}|[0-9]{1,3}(?:\.[0-9]{1,3}){3}",
     # Longer than any parameter that people write out: job ids, times of day, dates without a century.
     "long_number": r"[0-9]{6,}(?:\.[0-9]+)?",
@@ -111,6 +116,9 @@ WHOLE: Final[dict[str, str]] = {
 # Switched off by name like the others; what they do is in `family`, since they look at an end of the name only.
 ENDS: Final[tuple[str, ...]] = ("copy_of", "tail_number", "tail_word", "rerun", "generated_name", "pod")
 
+# The number is not the day or month of a date that goes on.
+_NO_DATE = rf"(?!-{_DAY}-{_YEAR}(?![0-9]))"
+
 KEEP: Final[dict[str, str]] = {
     # `enc6-dec12` is not the twelfth of December.
     "encoder_decoder": (
@@ -120,18 +128,20 @@ KEEP: Final[dict[str, str]] = {
     "exponent": r"(?:(?:lr|wd|eps|tol)-?)?[0-9](?:\.[0-9]+)?e-[0-9]{1,2}",
     "parameter": (
         rf"(?:{_PARAMETERS})-(?!{_YEAR}-?{_MM}-?{_DD}(?![0-9]))"
-        r"(?:[0-9]{1,7}(?:\.[0-9]+)*|[0-9]{1,4}[a-z]{1,2})"
+        rf"(?:[0-9]{{1,7}}(?:\.[0-9]+)*|[0-9]{{1,4}}[a-z]{{1,2}}){_NO_DATE}"
     ),
     "model_number": (
-        r"resnet-(?:18|26|34|50|101|152|200|269)|resnext-(?:50|101|152)|densenet-(?:121|161|169|201|264)"
+        r"(?:resnet-(?:18|26|34|50|101|152|200|269)|resnext-(?:50|101|152)|densenet-(?:121|161|169|201|264)"
         r"|vgg-(?:11|13|16|19)|wrn-[0-9]{2}-[0-9]{1,2}|inception-[1-4]|ssd-(?:300|512)|yolo-(?:[3-9]|1[0-2])"
-        r"|gpt-[1-5]|llama-[1-4]|phi-[1-4]|gemma-[1-4]|qwen-[1-3]|deepseek-[rv][1-4]|(?:stable-diffusion|sd)-[1-3]|wav2vec-2"
+        r"|gpt-[1-5]|llama-[1-4]|phi-[1-4]|gemma-[1-4]|qwen-[1-3]|deepseek-[rv][1-4]|(?:stable-diffusion|sd)-[1-3]"
         r"|vit-(?:ti|tiny|s|small|b|base|l|large|h|huge|g)-(?:8|14|16|32)|(?:alpha|open)fold-[23]|q?lora-r-?[0-9]{1,3}"
-        r"|cifar-100?|(?:voc|coco|imagenet|ilsvrc)-20[01][0-9]|wmt-(?:20)?[0-2][0-9]"
+        rf"|(?:voc|coco|imagenet|ilsvrc)-20[01][0-9](?!-{_MONTH}-{_DAY}(?![0-9]))|wmt-(?:20)?[0-2][0-9]|wav2vec-2"
+        rf"|cifar-100?){_NO_DATE}"
     ),
+    # Only where the number cannot be a run's: `x-h100-80` may be the eightieth run on H100s.
     "hardware": (
-        r"(?:k80|p100|v100|t4|a[0-9]{2,3}g?|h[12]00|b[23]00|l4|l40s?|mi[0-9]{3}x?|g[bh]200)(?:-(?:sxm[0-9]?|pcie|nvl))?"
-        r"-(?:12|16|24|32|40|48|64|80|94|96|128|141|180|192|256|288)(?:g|gb)?|(?:rtx|gtx)-[0-9]{4}"
+        r"(?:(?:[pvahb][0-9]{2,3}|g[bh]200)-(?:sxm[0-9]?|pcie|nvl)-(?:16|32|40|80|94|96|141|180|192)"
+        rf"|(?:rtx|gtx)-[1-5]0[5-9]0){_NO_DATE}"
     ),
 }
 

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from leap_features import archive, family
+from leap_features import archive, archive_reader, family
 from leap_features.archive import Segment
 from leap_features.history_rows import Counts, Say, write_history_rows
 from leap_features.levels import LEVELS
@@ -90,7 +90,7 @@ def build_into(
     """Build the history rows of the segments `found` into the new directory `target`; served by nobody."""
     target.mkdir(parents=True)
     spill = target / "spill"
-    with archive.connect(spill) as connection:
+    with archive_reader.connect(spill) as connection:
         counts = write_history_rows(connection, found, target, horizon_us=horizon_us, rules=rules, say=say)
     shutil.rmtree(spill, ignore_errors=True)
     made = Build(ends_of(found), horizon_us, rules.version, counts)

@@ -9,6 +9,8 @@ Sums of squares are HUGEINT, which holds 4 million runs of one key at any throug
 below 10¹² samples per second. Beyond that DuckDB stops with an error; it never rounds.
 """
 
+# ruff: noqa: S608 - names are this product's own, other texts are quoted.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from leap_features import attempts, family
-from leap_features.archive import COLUMNS, Segment, quoted, relation
+from leap_features.archive_reader import Segment, quoted, relation
 from leap_features.events import FIXED_POINT
 from leap_features.history import FEATURES, MAX_FAILURES
 from leap_features.levels import JOIN_KEY_TYPES, LEVELS, Level
@@ -67,7 +69,7 @@ def write_history_rows(
     Columns: the level's join keys, `event_timestamp` (UTC, microseconds), and every feature.
 
     Args:
-        connection: a DuckDB made by `archive.connect`; tables of its own are made in it.
+        connection: a DuckDB made by `archive_reader.connect`; tables of its own are made in it.
         found: the segments of the archive.
         horizon_us: events recorded later than this after completion are left out, unless replayed.
         rules: what derives job families; events that another version of the rules named are named anew.
@@ -96,11 +98,12 @@ def take_in(
         CREATE OR REPLACE TABLE effective AS
         {relation(found, _NEEDED, attempts.taken_in(horizon_us))}
     """)
-    _name_families_anew(connection, rules)
+    name_families_anew(connection, rules)
     connection.execute(f"CREATE OR REPLACE TABLE judged AS {attempts.with_first('effective')}")
     (archived,) = _one(connection, f"SELECT count(*) FROM ({relation(found, ('offset',))})")
     effective, folded, taken = _one(
-        connection, "SELECT count(*), count(*) FILTER (folds), count(*) FILTER (folds OR digest = first_digest) FROM judged"
+        connection,
+        "SELECT count(*), count(*) FILTER (folds), count(*) FILTER (folds OR digest = first_digest) FROM judged",
     )
     _make_text_of_batch(connection)
     # An attempt's place among all by (completed_at, attempt_id). With it the windows compare integers only.
@@ -133,8 +136,8 @@ def take_in(
     return Counts(archived, folded, taken - folded, effective - taken, archived - effective, {})
 
 
-def _name_families_anew(connection: duckdb.DuckDBPyConnection, rules: family.Rules) -> None:
-    """Derive the job families of events that another version of the family rules named."""
+def name_families_anew(connection: duckdb.DuckDBPyConnection, rules: family.Rules) -> None:
+    """Derive the job families of the events in the table `effective` that another version of the rules named."""
     import pyarrow as pa  # noqa: PLC0415  # the launcher's side imports this package without pyarrow
 
     connection.execute("CREATE OR REPLACE TABLE renamed (model_type VARCHAR, job_name VARCHAR, family VARCHAR)")
@@ -158,7 +161,7 @@ def _name_families_anew(connection: duckdb.DuckDBPyConnection, rules: family.Rul
 
 
 def _make_text_of_batch(connection: duckdb.DuckDBPyConnection) -> None:
-    """Batch sizes as the fold writes them into a row's state: DuckDB and JSON write large and small floats differently."""
+    """Batch sizes as the fold's own encoder writes them; DuckDB writes large and small floats differently."""
     import pyarrow as pa  # noqa: PLC0415
 
     sizes = connection.execute("SELECT batch_size::VARCHAR, any_value(batch_size) FROM judged GROUP BY ALL").fetchall()
@@ -273,8 +276,9 @@ def _rows(level: Level, lane_count: int) -> str:
         "version": f"concat_ws(',', {versions})",
     }
     chosen = ", ".join(f"({features[name]})::{_SQL_TYPES[kind]} AS {name}" for name, kind in FEATURES)
+    join_keys = ", ".join(f"keyed.{name}" for name in level.join_keys)
     return f"""
-        SELECT {", ".join(f"keyed.{name}" for name in level.join_keys)}, make_timestamptz(stamp_us) AS event_timestamp, {chosen}
+        SELECT {join_keys}, make_timestamptz(stamp_us) AS event_timestamp, {chosen}
         FROM (SELECT *, n * sum_xx - sum_x * sum_x AS spread FROM cumulated)
         JOIN (
             SELECT key, {keys}, {lane_texts}

@@ -75,6 +75,8 @@ def decode_entity_key(key: bytes, project: str) -> tuple[tuple[str, ...], tuple[
     body = key[: len(key) - len(suffix)]
     try:
         (count,) = _U32.unpack_from(body, 0)
+        if 16 * count > len(body):  # A name and a value take 8 bytes each, and a header may say anything.
+            raise LayoutError(f"key {key!r} is too short for {count} join keys")
         at = 4
         names: list[str] = []
         values: list[str | int] = []

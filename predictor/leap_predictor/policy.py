@@ -83,18 +83,29 @@ def read_policy(path: Path) -> Policy:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PolicyError(f"policy {path} is no TOML: {error}") from error
     try:
+        _check_costs(content.get("costs"))
         return msgspec.convert(content, Policy)
     except msgspec.ValidationError as error:
         raise PolicyError(f"policy {path}: {_explain(str(error), content)}") from None
 
 
+def _check_costs(costs: object) -> None:
+    """Check costs one by one: of a table's values msgspec does not say which one breaks the rule."""
+    for name, cost in costs.items() if isinstance(costs, dict) else ():
+        try:
+            msgspec.convert(cost, Cost)
+        except msgspec.ValidationError as error:
+            raise msgspec.ValidationError(f"{error} - at `$.costs.{name}`") from None
+
+
 def _explain(problem: str, content: dict[str, object]) -> str:
     """msgspec's message with the offending value and the mend."""
     rule, _, path = problem.partition(" - at `$")
-    where = path.rstrip("`").lstrip(".")
-    value: object = content
-    for part in where.replace("[...]", "").split("."):
-        value = value.get(part, value) if isinstance(value, dict) else value
+    rule = rule[:1].lower() + rule[1:]
+    where = path.rstrip("`").lstrip(".").replace("[...]", "")
     if "unknown field" in rule:
-        return f"{rule[:1].lower()}{rule[1:]}{f' in [{where}]' if where else ''}; remove it, or see the policy's keys"
-    return f"{where} = {value!r}: {rule[:1].lower()}{rule[1:]}; correct it or leave it out"
+        return f"{rule}{f' in [{where}]' if where else ''}; remove it"
+    value: object = content
+    for part in where.split(".", 1):
+        value = value.get(part) if isinstance(value, dict) else value
+    return f"{where} = {value!r:.200}: {rule}; correct it or leave it out"

@@ -14,7 +14,7 @@ from typing import Any
 
 from leap_features import archive
 from leap_features.events import InvalidEvent, decode
-from leap_features.family import Rules
+from leap_features.family import load_rules
 from leap_features.history import Position
 from leap_features.meta import MetaError
 from leap_features.settings import Settings
@@ -22,7 +22,6 @@ from leap_streams.faults import Halt, Unavailable
 from leap_streams.history_writer import Delivery
 from leap_streams.intake import Intake
 from leap_streams.store import Store
-from leap_streams.worker import rules_of
 
 
 class ArchiveSink:
@@ -31,7 +30,7 @@ class ArchiveSink:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._root = Path(settings.archive)
-        self._rules: Rules = rules_of(settings)
+        self._rules = load_rules(settings.family_rules)
         self._store = Store(settings)
         self._epoch = 0
         self._ends: dict[int, int] = {}

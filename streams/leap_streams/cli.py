@@ -66,3 +66,21 @@ def archive_command(loglevel: str) -> None:
     from leap_streams.run import run  # noqa: PLC0415
 
     run(archive.build(settings_from_env()), loglevel)
+
+
+@click.command("rebuild")
+@click.option("--new-epoch", is_flag=True, help="The topic was deleted and created again: its offsets begin anew.")
+def rebuild_command(new_epoch: bool) -> None:
+    """Fill the online store from the archive: rows, attempts, checkpoints. Workers wait meanwhile."""
+    from leap_streams import store_commands  # noqa: PLC0415
+
+    store_commands.run_rebuild(settings_from_env(), new_epoch=new_epoch)
+
+
+@click.command("audit")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def audit_command(as_json: bool) -> None:
+    """Compare every history row of the online store with the archive. Exit status 1 unless all are equal."""
+    from leap_streams import store_commands  # noqa: PLC0415
+
+    store_commands.run_audit(settings_from_env(), as_json=as_json)

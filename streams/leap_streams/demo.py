@@ -176,7 +176,9 @@ def run(feature_repo: Path) -> None:
             "config": {"precision": "bf16"},
         }
         (folder / "job.json").write_text(json.dumps(job))
-        demo.leap("rank", "--job", "job.json", "--candidates", ",".join(CANDIDATES), "--explain")
+        demo.leap("rank", "--job", "job.json", "--candidates", ",".join(CANDIDATES))
+        click.echo("  Why, for one of them:")
+        demo.leap("rank", "--job", "job.json", "--candidates", CANDIDATES[0], "--explain")
 
         _step("History online (kept by the stream) against history offline (made from the archive), field by field.")
         verdict = json.loads(demo.leap("audit", "--json", show=False))

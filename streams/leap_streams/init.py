@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from leap_features import archive
+from leap_features.family import load_rules
 from leap_features.meta import FIRST_LIVE_EPOCH, MetaError
 from leap_features.settings import Settings
 from leap_streams.faults import Halt, Unavailable
 from leap_streams.kafka import TopicError, create_topics, topic_uuid
 from leap_streams.store import Store
-from leap_streams.worker import rules_of
 
 
 def initialise(settings: Settings, replication: int, say: Callable[[str], None]) -> None:
@@ -35,7 +35,7 @@ def initialise(settings: Settings, replication: int, say: Callable[[str], None])
         root = Path(settings.archive)
         archive.create(root)
         say(f"archive {root}: ready")
-        created = store.create_meta(rules_of(settings).version, FIRST_LIVE_EPOCH, uuid)
+        created = store.create_meta(load_rules(settings.family_rules).version, FIRST_LIVE_EPOCH, uuid)
         if not created:
             store.read_meta()
         say(f"online store, project {settings.project}: {'created' if created else 'there already'}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leap_features import archive
-from leap_features.family import DEFAULT_RULES, Rules, load_rules
+from leap_features.family import load_rules
 from leap_features.history import Position
 from leap_features.meta import MetaError
 from leap_features.settings import Settings
@@ -27,7 +27,7 @@ class HistorySink:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._rules = rules_of(settings)
+        self._rules = load_rules(settings.family_rules)
         self._store = Store(settings)
         self._dead_letters = DeadLetterTopic(settings)
         self._writer = HistoryWriter(settings, self._store, _archive_lookup(settings), self._rules)
@@ -83,11 +83,6 @@ class HistorySink:
     def close(self) -> None:
         """Close the connection to Redis."""
         self._store.close()
-
-
-def rules_of(settings: Settings) -> Rules:
-    """The family rules that `settings` name."""
-    return load_rules(settings.family_rules) if settings.family_rules else DEFAULT_RULES
 
 
 def _archive_lookup(settings: Settings) -> FindAttempts | None:

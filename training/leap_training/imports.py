@@ -1,8 +1,10 @@
-"""`leap import`: past runs into the archive, in an epoch of their own, as if they had been recorded when they completed.
+"""`leap import`: past runs into the archive, in an epoch of their own, recorded when they completed.
 
-Runs are numbered in the order of (completed_at, attempt_id). An attempt that the archive has already is left out, so that
-importing the same table twice adds nothing; one that it has with other content is a conflict and is set aside.
+Runs are numbered in the order of (completed_at, attempt_id). An attempt that the archive has already is left out, so
+that importing the same table twice adds nothing; one that it has with other content is a conflict and is set aside.
 """
+
+# ruff: noqa: S608 - names are this product's own, paths are quoted.
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from leap_features import archive, attempts, family
+
+from leap_features import archive, archive_reader, archive_rows, attempts, family
 from leap_features.events import to_us
 from leap_features.history import Position
-
 from leap_training.past_runs import PastRun, Rejects
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def import_runs(
     with tempfile.TemporaryDirectory(prefix=".import-", dir=None if dry_run else root) as scratch:
         staged = Path(scratch) / STAGED
         _stage(staged, runs, rules)
-        with archive.connect(Path(scratch) / "spill") as connection:
+        with archive_reader.connect(Path(scratch) / "spill") as connection:
             found = archive.segments(root) if archive.exists(root) else []
             _judge(connection, staged, found, horizon_us)
             conflicts = _set_conflicts_aside(connection, rejects)
@@ -90,9 +92,9 @@ def import_runs(
 def _stage(target: Path, runs: Iterable[PastRun], rules: family.Rules) -> None:
     """Write the archive rows of `runs` to a file, with the row's number in place of the offset."""
     remaining = iter(runs)
-    with pq.ParquetWriter(target, archive.arrow_schema()) as writer:
+    with pq.ParquetWriter(target, archive_rows.arrow_schema()) as writer:
         while batch := list(islice(remaining, ROWS_AT_ONCE)):
-            writer.write_table(archive.to_table([_record(run, rules) for run in batch]))
+            writer.write_table(archive_rows.to_table([_record(run, rules) for run in batch]))
 
 
 def _record(run: PastRun, rules: family.Rules) -> dict[str, Any]:
@@ -100,13 +102,11 @@ def _record(run: PastRun, rules: family.Rules) -> dict[str, Any]:
     return archive.to_record(run.event, Position(0, PARTITION, run.row), recorded_at_us, False, rules)
 
 
-def _judge(
-    connection: duckdb.DuckDBPyConnection, staged: Path, found: list[archive.Segment], horizon_us: int
-) -> None:
+def _judge(connection: duckdb.DuckDBPyConnection, staged: Path, found: list[archive.Segment], horizon_us: int) -> None:
     """Make the table `judged`: what is new, and what the archive or an earlier row has already."""
     # Attempts without an effect on history, cancelled or preempted, are compared by content alone.
-    archived = archive.relation(found, attempts.NEEDED)
-    connection.execute(f"CREATE VIEW staged AS SELECT * FROM read_parquet({archive.file_literal(staged)})")
+    archived = archive_reader.relation(found, attempts.NEEDED)
+    connection.execute(f"CREATE VIEW staged AS SELECT * FROM read_parquet({archive_reader.file_literal(staged)})")
     connection.execute(f"""
         CREATE TABLE met AS
         SELECT archived.* FROM ({archived}) AS archived SEMI JOIN staged USING (attempt_id, status)
@@ -131,7 +131,8 @@ def _judge(
 
 
 _COUNTS: Final = """
-    SELECT count(*) FILTER (leads AND NOT there AND digest = true_digest), count(*) FILTER (there AND digest = true_digest),
+    SELECT count(*) FILTER (leads AND NOT there AND digest = true_digest),
+        count(*) FILTER (there AND digest = true_digest),
         count(*) FILTER (NOT leads AND NOT there AND digest = true_digest)
     FROM judged
 """
@@ -153,7 +154,7 @@ def _set_conflicts_aside(connection: duckdb.DuckDBPyConnection, rejects: Rejects
 
 def _write(connection: duckdb.DuckDBPyConnection, root: Path, epoch: int) -> None:
     """Write what is new as segments of `epoch`."""
-    schema = archive.arrow_schema()
+    schema = archive_rows.arrow_schema()
     columns = ", ".join(f'"{name}"' for name in schema.names if name not in ("epoch", "offset"))
     reader = connection.sql(f"""
         SELECT {epoch}::BIGINT AS epoch,

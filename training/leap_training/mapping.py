@@ -1,8 +1,8 @@
 """A mapping: how the rows of a table of past runs become completion events. `docs/imports.md` explains the file.
 
 A mapping is TOML. `[event]` has an entry per field of the event, `[config]` and `[architecture]` one per key of those
-maps. An entry is a constant, a template of columns (`"{org}-{benchmark}"`), or a table that names a source and what to do
-with it. Whatever comes out passes the same door as a live event (`leap_features.events.decode`).
+maps. An entry is a constant, a template of columns (`"{org}-{benchmark}"`), or a table that names a source and what to
+do with it. Whatever comes out passes the same door as a live event (`leap_features.events.decode`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 import msgspec
+
 from leap_features.events import SCHEMA_VERSION, CompletionEvent, InvalidEvent, decode, encode
 from leap_features.family import FamilyError, family_of_event
-
 from leap_training import cells
 
 Row = Mapping[str, object]
@@ -281,7 +280,9 @@ def _converter(at: str, field: str, entry: Entry, times: Times) -> Callable[[obj
     if field == "config" and entry.type == "boolean":
         return cells.boolean
     if entry.type != "text":
-        raise MappingError(f"{at}: type must be text, number or boolean, got {entry.type!r}, and stands in [config] only")
+        raise MappingError(
+            f"{at}: type must be text, number or boolean, got {entry.type!r}, and stands in [config] only"
+        )
     return cells.text
 
 
@@ -304,5 +305,3 @@ def _quotient(at: str, row: Row, above: list[str], below: list[str]) -> object:
 def _known(sources: Mapping[str, Source], row: Row) -> dict[str, Any]:
     found = {name: source(row) for name, source in sources.items()}
     return {name: value for name, value in found.items() if value is not None}
-
-

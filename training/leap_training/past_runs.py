@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import BinaryIO, Final, NamedTuple, Self
 
 import msgspec
-from leap_features.events import CompletionEvent
 
+from leap_features.events import CompletionEvent
 from leap_training import cells
 from leap_training.mapping import RowRejected, RunMapping
 from leap_training.tables import BadRow, Table

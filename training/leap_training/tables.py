@@ -92,7 +92,9 @@ class Table:
             if not cells:  # a blank line
                 continue
             if len(cells) != len(header):
-                yield BadRow(f"a row has {len(header)} cells like the header, got {len(cells)}; quote cells with commas")
+                yield BadRow(
+                    f"a row has {len(header)} cells like the header, got {len(cells)}; quote cells with commas"
+                )
             else:
                 yield dict(zip(header, cells, strict=True))
 

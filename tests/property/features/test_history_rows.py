@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from leap_features import archive, family
+
+from leap_features import archive, archive_reader, family
 from leap_features.events import (
     CompletionEvent,
     InvalidEvent,
@@ -195,7 +196,7 @@ def exact(value: object) -> object:
 @given(archived(), st.lists(st.integers(2, 30), min_size=1, max_size=4))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_rows_equal_the_fold_event_by_event(events: list[Recorded], cuts: list[int]) -> None:
-    with tempfile.TemporaryDirectory() as directory, archive.connect() as connection:
+    with tempfile.TemporaryDirectory() as directory, archive_reader.connect() as connection:
         root, out = Path(directory, "archive"), Path(directory, "history")
         write_archive(root, events, cuts)
         counts = write_history_rows(connection, archive.segments(root), out, horizon_us=HORIZON_US)

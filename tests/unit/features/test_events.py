@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,9 @@ def test_the_schema_names_every_field() -> None:
     (definition,) = schema["$defs"].values()
     assert set(definition["properties"]) >= set(event_fields())
     assert definition["additionalProperties"] is False
+
+
+def test_the_published_schema_is_the_one_of_the_struct() -> None:
+    published = Path(__file__).parents[3] / "docs" / "events.schema.json"
+    renewed = json.loads(json.dumps(json_schema()))
+    assert json.loads(published.read_text()) == renewed, "renew it: leap schema > docs/events.schema.json"

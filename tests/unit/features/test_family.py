@@ -103,6 +103,7 @@ NAMES = {
     "train-bert-7d9f8b6c4-abcde": "train-bert",
     "train-bert-5f6x8c9b7-x2kqz": "train-bert",
     "7d9f8b6c4-abcde": UNNAMED,
+    "nf5468m6-mxnet": "nf5468m6-mxnet",
     "ml-pipeline-x7k2p-1234567890": "ml-pipeline",
     "nimble-fox-123": UNNAMED,
     "fanciful-sunset-42": UNNAMED,
@@ -160,6 +161,8 @@ NAMES = {
     "8-gpu-bert": "8-gpu-bert",
     "rtx-3090": "rtx-3090",
     "bert-a100-80gb": "bert-a100-80gb",
+    "bert-a100-sxm-80": "bert-a100-sxm-80",
+    "bert-a100-80": "bert-a100",
     "defaced-dataset": "defaced-dataset",
     "as-2124gq-nart+": "as-2124gq-nart",
     "H3C/bert": "h3c-bert",
@@ -306,7 +309,7 @@ def test_each_built_in_rule_can_be_switched_off() -> None:
         "exponent": "x-1e-4",
         "parameter": "x-bs-256",
         "model_number": "gpt-2",
-        "hardware": "x-a100-80",
+        "hardware": "x-a100-sxm-80",
     }
     assert set(examples) == family.BUILT_IN
     for rule, name in examples.items():

@@ -1,0 +1,74 @@
+"""What `leap rebuild` and `leap audit` print, and how they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+import msgspec
+import redis
+
+from leap_features import family
+from leap_features.archive import ArchiveError
+from leap_features.family_file import RulesError
+from leap_features.history_build import HistoryError
+from leap_features.meta import MetaError
+from leap_features.settings import Settings
+from leap_streams.audit import audit, report
+from leap_streams.faults import Halt, Unavailable
+
+
+def run_rebuild(settings: Settings, *, new_epoch: bool) -> None:
+    """`leap rebuild`.
+
+    Raises:
+        click.ClickException: it did not come to its end.
+    """
+    from leap_features.feature_store import FeatureRepoError  # noqa: PLC0415  # Feast takes seconds; an audit needs none
+    from leap_streams.rebuild import RebuildRefused, rebuild  # noqa: PLC0415
+
+    began = time.monotonic()
+    with _explained(FeatureRepoError, RebuildRefused):
+        made = rebuild(settings, rules=family.load_rules(settings.family_rules), new_epoch=new_epoch, say=_say)
+    rows = ", ".join(f"{count:,} of {view}" for view, count in made.rows.items())
+    click.echo(f"rows: {rows}")
+    click.echo(f"attempts remembered: {made.attempts:,}")
+    places = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(made.checkpoints.items()))
+    click.echo(f"checkpoints of epoch {made.epoch}: {places or 'the beginning of the topic'}")
+    click.echo(f"rebuilt project {settings.project} in {time.monotonic() - began:.1f} s")
+
+
+def run_audit(settings: Settings, *, as_json: bool) -> None:
+    """`leap audit`; ends the process with status 1 unless all rows are equal.
+
+    Raises:
+        click.ClickException: the two sides cannot be compared.
+    """
+    with _explained():
+        result = audit(settings, rules=family.load_rules(settings.family_rules), say=_say)
+    if as_json:
+        click.echo(msgspec.json.encode(result).decode())
+    else:
+        for line in report(result):
+            click.echo(line)
+    if result.equal != result.total:
+        raise click.exceptions.Exit(1)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+_MENDABLE: Final = (ArchiveError, Halt, HistoryError, MetaError, OSError, redis.RedisError, RulesError, Unavailable)
+
+
+@contextmanager
+def _explained(*more: type[Exception]) -> Iterator[None]:
+    """End the command with the message of an error that a user can mend."""
+    try:
+        yield
+    except _MENDABLE + more as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from counting_proxy import CountingProxy
+from leap_features.history import features
+from leap_features.levels import LEVELS
+from leap_predictor.circuit_breaker import FAILURES
+from leap_predictor.errors import StoreError, StoreTimeout
+from leap_predictor.history_reader import HistoryReader
+from leap_predictor.manifest import SERVED_FEATURES, history_views
+from services import RedisServer
+from stored_history import Subject, store_meta, store_runs
+
+VIEWS = history_views()
+PATIENT_S = 30.0
+"""Within which anything answers on a busy machine."""
+
+
+def subject(hardware: str = "H100-SXM-80", trainers: int = 8) -> Subject:
+    return Subject("bert/train", "bert", hardware, trainers)
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[CountingProxy]:
+    client = redis.Redis.from_url(redis_server.url)
+    pool = client.connection_pool.connection_kwargs
+    with CountingProxy(pool["host"], pool["port"]) as made:
+        yield made
+    client.close()
+
+
+@pytest.fixture
+def reader(proxy: CountingProxy, project: str) -> Iterator[HistoryReader]:
+    made = HistoryReader(proxy.url, project)
+    yield made
+    made.close()
+
+
+def read(reader: HistoryReader, *subjects: Subject, within_s: float = PATIENT_S) -> Any:
+    return reader.read(VIEWS, subjects or (subject(),), within_s=within_s)
+
+
+def test_reads_what_the_layout_wrote(reader: HistoryReader, redis_client: redis.Redis, project: str) -> None:
+    store_meta(redis_client, project)
+    wanted = store_runs(redis_client, project, subject(), [100.0, None, 250.0, None, None])
+    reading = read(reader, subject(), subject("A100-SXM-80"))
+    assert reading.meta is not None
+    assert reading.meta.state == "ready"
+    for level in LEVELS:
+        stored = reading.rows[0][level.view]
+        assert stored is not None
+        row = wanted[level.view]
+        assert stored.features == {name: features(row)[name] for name, _ in SERVED_FEATURES}
+        assert stored.recorded_at_us == row.recorded_at_us
+    other = reading.rows[1]
+    assert other["family_history"] == reading.rows[0]["family_history"]
+    assert other["family_hardware_history"] is None
+
+
+def test_twenty_two_candidates_take_one_round_trip(
+    reader: HistoryReader, proxy: CountingProxy, redis_client: redis.Redis, project: str
+) -> None:
+    store_meta(redis_client, project)
+    read(reader)  # connects
+    before = proxy.round_trips
+    reading = read(reader, *(subject(f"H{at}") for at in range(22)))
+    assert len(reading.rows) == 22
+    assert proxy.round_trips == before + 1
+    assert proxy.connections == 1
+
+
+def test_commands_that_reach_the_server_only_read(
+    reader: HistoryReader, redis_client: redis.Redis, project: str
+) -> None:
+    store_meta(redis_client, project)
+    redis_client.config_resetstat()
+    read(reader, *(subject(f"H{at}") for at in range(22)))
+    calls = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in redis_client.info("commandstats").items()}
+    assert calls["hmget"] == 2 + 1 + 3 * 22
+    assert {name.partition("|")[0] for name in calls} <= {"hmget", "client", "hello", "config", "info"}
+
+
+def test_absent_meta_is_seen(reader: HistoryReader, redis_client: redis.Redis) -> None:
+    assert read(reader).meta is None
+
+
+def test_late_reply_is_never_given_to_the_next_caller(
+    reader: HistoryReader, proxy: CountingProxy, redis_client: redis.Redis, project: str
+) -> None:
+    # redis/redis-py#2624: a read is cancelled while its reply is on the way.
+    store_meta(redis_client, project)
+    store_runs(redis_client, project, subject("slow"), [1.0])
+    store_runs(redis_client, project, subject("other"), [2.0])
+    read(reader)
+    proxy.silent = True
+    with pytest.raises(StoreTimeout):
+        read(reader, subject("slow"), within_s=0.05)
+    proxy.silent = False
+    row = read(reader, subject("other")).rows[0]["family_hardware_history"]
+    assert row is not None
+    assert row.features["last_hardware_type"] == "other"
+    assert proxy.connections == 2
+
+
+def test_silent_server_is_given_up_within_the_callers_time_and_then_left_alone(
+    reader: HistoryReader, proxy: CountingProxy, redis_client: redis.Redis, project: str
+) -> None:
+    store_meta(redis_client, project)
+    proxy.silent = True
+    for _ in range(FAILURES):
+        with pytest.raises(StoreTimeout, match="no answer within 20 ms"):
+            read(reader, within_s=0.02)
+    with pytest.raises(StoreError, match="not asked for another") as caught:
+        read(reader, within_s=PATIENT_S)
+    assert not isinstance(caught.value, StoreTimeout)
+
+
+def test_dripping_server_is_given_up_though_every_single_read_succeeds(
+    reader: HistoryReader, proxy: CountingProxy, redis_client: redis.Redis, project: str
+) -> None:
+    store_meta(redis_client, project)
+    read(reader)
+    proxy.drip_s = 0.01
+    with pytest.raises(StoreTimeout):
+        read(reader, within_s=0.1)
+    proxy.drip_s = 0.0
+    assert read(reader).meta is not None
+
+
+def test_stopped_server_is_an_error_and_its_return_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, project: str
+) -> None:
+    now = [0.0]
+    with RedisServer() as server:
+        reader = HistoryReader(server.url, project, clock=lambda: now[0])
+        with redis.Redis.from_url(server.url) as client:
+            store_meta(client, project)
+        assert read(reader).meta is not None
+        server.kill()
+        for _ in range(FAILURES):
+            with pytest.raises(StoreError, match="cannot be read"):
+                read(reader)
+        with pytest.raises(StoreError, match="not asked for another"):
+            read(reader)
+        server.start()
+        now[0] += 60
+        with redis.Redis.from_url(server.url) as client:
+            store_meta(client, project)
+        assert read(reader).meta is not None
+        reader.close()
+
+
+def test_connection_that_the_server_closed_meanwhile_is_replaced_unnoticed(
+    reader: HistoryReader, redis_client: redis.Redis, project: str, proxy: CountingProxy
+) -> None:
+    store_meta(redis_client, project)
+    read(reader)
+    redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    while proxy.ended < 1:
+        time.sleep(0.001)
+    assert read(reader).meta is not None
+    assert proxy.connections == 2
+
+
+def test_wrong_type_of_a_key_is_an_error_and_the_connection_is_not_used_again(
+    reader: HistoryReader, redis_client: redis.Redis, project: str
+) -> None:
+    redis_client.set(f"leap:{project}:meta", "text")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        read(reader)
+    redis_client.delete(f"leap:{project}:meta")
+    store_meta(redis_client, project)
+    assert read(reader).meta is not None
+
+
+def test_many_threads_each_get_their_own_rows(
+    reader: HistoryReader, redis_client: redis.Redis, project: str, proxy: CountingProxy
+) -> None:
+    store_meta(redis_client, project)
+    for at in range(8):
+        store_runs(redis_client, project, subject(f"H{at}"), [float(at + 1)])
+    wrong: list[Any] = []
+
+    def ask(at: int) -> None:
+        for _ in range(50):
+            row = read(reader, subject(f"H{at}")).rows[0]["family_hardware_history"]
+            if row is None or row.features["last_hardware_type"] != f"H{at}":
+                wrong.append(row)
+
+    threads = [threading.Thread(target=ask, args=(at,)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert proxy.connections == 1
+
+
+def test_child_after_a_fork_reads_on_a_connection_of_its_own(
+    reader: HistoryReader, redis_client: redis.Redis, project: str, proxy: CountingProxy
+) -> None:
+    # dmlc/xgboost#8040, dmlc/xgboost#7044: preload, fork, predict in the child.
+    store_meta(redis_client, project)
+    store_runs(redis_client, project, subject(), [5.0])
+    assert read(reader).meta is not None
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if read(reader).rows[0]["family_history"].features["count"] == 1 else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert read(reader).meta is not None
+    assert proxy.connections == 2
+
+
+def test_closed_reader_raises_and_its_thread_is_gone(reader: HistoryReader, redis_client: redis.Redis) -> None:
+    read(reader)
+    before = running()
+    reader.close()
+    reader.close()
+    assert running() == before - 1
+    with pytest.raises(StoreError, match="closed"):
+        read(reader)
+
+
+def test_reader_that_nobody_holds_any_more_ends_its_thread(redis_server: RedisServer, project: str) -> None:
+    before = running()
+    reader = HistoryReader(redis_server.url, project)
+    read(reader)
+    assert running() == before + 1
+    del reader
+    gc.collect()
+    assert running() == before
+
+
+def running() -> int:
+    return sum(thread.name == "leap-history" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("url", ["", "http://localhost", "localhost:6379"])
+def test_anything_but_a_redis_url_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ValueError, match="scheme"):
+        HistoryReader(url, "leap")
+
+
+def test_refused_connection_is_an_error() -> None:
+    reader = HistoryReader("redis://127.0.0.1:1/0", "leap")
+    with pytest.raises(StoreError, match="cannot be read"):
+        read(reader)
+    reader.close()

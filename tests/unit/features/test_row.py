@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leap_features.columns import MissingColumn, config_columns, numbers, specification_columns
+from leap_features.history import MICROSECONDS_PER_DAY
+from leap_features.row import check_features, feature_row
+
+
+def objects(*values: Any) -> np.ndarray[Any, Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def columns(**changes: Any) -> dict[str, np.ndarray[Any, Any]]:
+    plain: dict[str, Any] = {
+        "model_type": objects("bert"),
+        "hardware_type": objects("H100-SXM-80"),
+        "trainer_count": np.array([8]),
+        "reader_count": np.array([4]),
+        "batch_size": np.array([32.0]),
+        "submitted_at_us": np.array([10 * MICROSECONDS_PER_DAY]),
+    }
+    return plain | changes
+
+
+def one(name: str, **changes: Any) -> float:
+    return float(feature_row(columns(**changes), (name,), {})[0, 0])
+
+
+def test_features_stand_in_the_order_of_their_names() -> None:
+    # dmlc/xgboost#8357: columns in another order must never be swapped silently.
+    names = ("log_batch", "model_type", "log_trainers")
+    rows = feature_row(columns(), names, {"model_type": ("dlrm", "bert")})
+    turned = feature_row(columns(), names[::-1], {"model_type": ("dlrm", "bert")})
+    assert rows[0].tolist() == pytest.approx([np.log(32.0), 1.0, np.log(8.0)])
+    assert turned[0].tolist() == rows[0, ::-1].tolist()
+
+
+def test_order_of_the_columns_makes_no_difference() -> None:
+    given = columns()
+    turned = dict(reversed(given.items()))
+    names = ("log_trainers", "log_batch", "readers_per_trainer")
+    assert feature_row(given, names, {}).tolist() == feature_row(turned, names, {}).tolist()
+
+
+def test_logarithms_and_ratio_of_the_job() -> None:
+    assert one("log_trainers") == pytest.approx(np.log(8))
+    assert one("log_batch") == pytest.approx(np.log(32))
+    assert one("log_total_batch") == pytest.approx(np.log(256))
+    assert one("readers_per_trainer") == 0.5
+
+
+@pytest.mark.parametrize("trainers", [0, None, np.nan])
+def test_ratio_without_trainers_is_missing_not_infinite(trainers: Any) -> None:
+    # dmlc/xgboost#1869: a division by zero must not reach a model as inf or 1e39.
+    assert np.isnan(one("readers_per_trainer", trainer_count=objects(trainers)))
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39, np.inf, -np.inf, np.nan, None])
+def test_numbers_beyond_float32_are_missing(value: Any) -> None:
+    # dmlc/xgboost#1869
+    assert np.isnan(one("config__learning_rate", config__learning_rate=objects(value)))
+
+
+@pytest.mark.parametrize("batch", [0, -1, None])
+def test_batch_that_has_no_logarithm_is_missing(batch: Any) -> None:
+    assert np.isnan(one("log_batch", batch_size=objects(batch)))
+    assert np.isnan(one("log_total_batch", batch_size=objects(batch)))
+
+
+def test_none_among_integers_is_missing() -> None:
+    # dmlc/xgboost#8213, dmlc/xgboost#6851: nullable integers and None.
+    rows = feature_row(
+        columns(
+            model_type=objects("bert", "bert"),
+            reader_count=objects(None, 4),
+            trainer_count=objects(8, 8),
+        ),
+        ("readers_per_trainer",),
+        {},
+    )
+    assert np.isnan(rows[0, 0])
+    assert rows[1, 0] == 0.5
+
+
+def test_unseen_category_and_none_are_missing_while_the_others_keep_their_codes() -> None:
+    # dmlc/xgboost#11826
+    given = columns(model_type=objects("bert", "new", None, "dlrm"))
+    codes = feature_row(given, ("model_type",), {"model_type": ("bert", "dlrm")})[:, 0]
+    assert codes[[0, 3]].tolist() == [0.0, 1.0]
+    assert np.isnan(codes[[1, 2]]).all()
+
+
+def test_text_where_a_number_belongs_is_refused_even_if_it_looks_like_one() -> None:
+    with pytest.raises(ValueError, match="'batch_size' must hold numbers, got the text '32'"):
+        one("log_batch", batch_size=objects("32"))
+
+
+def test_configuration_text_becomes_a_category_and_flags_become_numbers() -> None:
+    given = columns(**config_columns([{"precision": "bf16", "compile": True}], ("precision", "compile", "absent")))
+    names = ("config__precision", "config__compile", "config__absent")
+    rows = feature_row(given, names, {"config__precision": ("bf16", "fp32")})
+    assert rows[0, :2].tolist() == [0.0, 1.0]
+    assert np.isnan(rows[0, 2])
+
+
+def history(view: str, **features: Any) -> dict[str, np.ndarray[Any, Any]]:
+    names = (
+        ("last", "mean", "std", "count", "last_seen", "failures_since_success")
+        + ("last_hardware_type", "last_trainer_count", "last_batch_size")
+    )
+    return {f"{view}__{name}": objects(features.get(name)) for name in names}
+
+
+VIEWS = ("family_history", "family_hardware_history", "family_scale_history", "model_scale_history")
+
+
+def all_history(**by_view: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    result: dict[str, np.ndarray[Any, Any]] = {}
+    for view in VIEWS:
+        result |= history(view, **by_view.get(view, {}))
+    return result
+
+
+def test_cold_start_is_missing_with_a_count_of_zero_and_never_a_made_up_value() -> None:
+    given = all_history()
+    assert one("family_history__count", **given) == 0.0
+    missing = ("last", "mean", "std", "age_days", "log_scale_ratio", "failures_since_success")
+    assert all(np.isnan(one(f"family_history__{name}", **given)) for name in missing)
+    assert all(np.isnan(one(f"backoff__{name}", **given)) for name in ("last", "count", "age_days", "level"))
+
+
+def test_history_features_of_a_level() -> None:
+    row = {
+        "last": 3.0,
+        "mean": 2.5,
+        "std": 0.5,
+        "count": 4,
+        "last_seen": 7 * MICROSECONDS_PER_DAY,
+        "failures_since_success": 2,
+        "last_trainer_count": 4,
+    }
+    given = all_history(family_history=row)
+    wanted = {"last": 3.0, "mean": 2.5, "std": 0.5, "count": 4, "age_days": 3.0, "failures_since_success": 2}
+    assert {name: one(f"family_history__{name}", **given) for name in wanted} == wanted
+    assert one("family_history__log_scale_ratio", **given) == pytest.approx(np.log(2))
+
+
+def test_backoff_features_come_from_the_first_level_with_history() -> None:
+    given = all_history(
+        family_history={"last": 1.0, "count": 9, "last_seen": 0},
+        family_hardware_history={"last": 2.0, "count": 3, "last_seen": 8 * MICROSECONDS_PER_DAY},
+        family_scale_history={"count": 0, "failures_since_success": 3},
+    )
+    assert one("backoff__last", **given) == 2.0
+    assert one("backoff__count", **given) == 3.0
+    assert one("backoff__level", **given) == 1.0
+    assert one("backoff__age_days", **given) == 2.0
+
+
+def test_missing_column_is_named() -> None:
+    with pytest.raises(MissingColumn, match="column 'family_history__last' is missing"):
+        one("family_history__last")
+
+
+@pytest.mark.parametrize(
+    ("name", "categories", "rule"),
+    [
+        ("log_trainer", {}, "'log_trainer' is no feature"),
+        ("hardware_type", {}, "values must be listed"),
+        ("log_trainers", {"log_trainers": ("a",)}, "cannot be a category"),
+    ],
+)
+def test_unknown_features_are_refused(name: str, categories: dict[str, tuple[str, ...]], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        check_features((name,), categories)
+
+
+def test_given_columns_are_never_changed() -> None:
+    values = np.array([np.inf])
+    numbers({"x": values}, "x")
+    assert np.isinf(values[0])
+
+
+def test_specifications_of_unknown_hardware_are_missing() -> None:
+    known = {"H100": {"memory_gib": 80.0}}
+    made = specification_columns(objects("H100", "X1", None), known.get, ("memory_gib", "fp32_tflops"))
+    assert made["hardware_specs__memory_gib"][0] == 80.0
+    assert np.isnan(made["hardware_specs__memory_gib"][1:]).all()
+    assert np.isnan(made["hardware_specs__fp32_tflops"]).all()
+
+
+def test_millions_of_rows_take_the_same_path_as_one() -> None:
+    # The vectorised row equals the rows one by one; size is left to benchmarks.
+    random = np.random.default_rng(0)
+    count = 300
+    given = columns(
+        model_type=objects(*random.choice(["bert", "dlrm", "new"], count)),
+        trainer_count=random.integers(0, 4, count),
+        reader_count=random.integers(0, 4, count),
+        batch_size=random.choice([0.0, 0.5, 64.0], count),
+        submitted_at_us=np.zeros(count, dtype=np.int64),
+    )
+    given["hardware_type"] = objects(*["H100-SXM-80"] * count)
+    names = ("model_type", "log_trainers", "log_batch", "readers_per_trainer")
+    categories = {"model_type": ("bert", "dlrm")}
+    whole = feature_row(given, names, categories)
+    for at in range(count):
+        alone = feature_row({name: values[at : at + 1] for name, values in given.items()}, names, categories)
+        np.testing.assert_array_equal(whole[at], alone[0])

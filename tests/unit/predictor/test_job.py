@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leap_predictor.job import MAX_CANDIDATES, InvalidJob, Job, checked_candidates, checked_job
+
+GOOD: dict[str, Any] = {"job_name": "train-bert-7", "model_type": "bert", "trainer_count": 8}
+
+
+def test_mapping_of_fields_is_a_job() -> None:
+    job = checked_job(GOOD | {"batch_size": 32, "config": {"layers": 12, "precision": "bf16", "seed": None}})
+    assert job == Job("train-bert-7", "bert", 8, 32.0, None, {"layers": 12, "precision": "bf16", "seed": None})
+
+
+def test_good_job_passes_unchanged() -> None:
+    job = Job("train-bert-7", "bert", 8, batch_size=0.5, reader_count=0)
+    assert checked_job(job) == job
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"job_name": ...}, "missing required field `job_name`"),
+        ({"model_type": ...}, "missing required field `model_type`"),
+        ({"trainer_count": ...}, "missing required field `trainer_count`"),
+        ({"trainer_count": 0}, "trainer_count = 0: expected `int` >= 1"),
+        ({"trainer_count": "8"}, "trainer_count = '8': expected `int`, got `str`"),
+        ({"trainer_count": None}, "trainer_count = None"),
+        ({"trainer_count": True}, "trainer_count = True"),
+        ({"trainer_count": 2**31}, "trainer_count = 2147483648"),
+        ({"job_name": ""}, "job_name = ''"),
+        ({"model_type": "a/b"}, "model_type = 'a/b'"),
+        ({"batch_size": -1}, "batch_size = -1"),
+        ({"batch_size": float("nan")}, "batch_size = nan"),
+        ({"batch_size": "32"}, "batch_size = '32'"),
+        ({"reader_count": -1}, "reader_count = -1"),
+        ({"config": {"x": [1]}}, "config"),
+        ({"trainers": 8}, "unknown field `trainers`"),
+    ],
+)
+def test_each_broken_rule_is_named_with_the_value(changes: dict[str, Any], message: str) -> None:
+    plain = {name: value for name, value in (GOOD | changes).items() if value is not ...}
+    with pytest.raises(InvalidJob) as caught:
+        checked_job(plain)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("job", [None, 7, "train", ["train"]])
+def test_anything_else_is_no_job(job: Any) -> None:
+    with pytest.raises(InvalidJob, match="must be a Job or a mapping"):
+        checked_job(job)
+
+
+def test_candidates_are_taken_once_each_in_their_order() -> None:
+    assert checked_candidates(["B", "A", "B"]) == ("B", "A")
+
+
+@pytest.mark.parametrize("candidates", [None, 7, "H100", [None], [""], ["x" * 129], [b"H100"], map(str, range(2000))])
+def test_anything_else_is_no_list_of_candidates(candidates: Any) -> None:
+    with pytest.raises(InvalidJob):
+        checked_candidates(candidates)
+
+
+def test_longest_list_of_candidates_is_accepted() -> None:
+    assert len(checked_candidates([str(at) for at in range(MAX_CANDIDATES)])) == MAX_CANDIDATES

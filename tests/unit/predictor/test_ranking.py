@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leap_features.hardware import Catalogue, Hardware
+from leap_predictor.history_request import StoredRow
+from leap_predictor.layered import Estimate
+from leap_predictor.policy import Candidates, Demotion, Policy
+from leap_predictor.ranking import Eligible, Rows, eligible, order
+
+CATALOGUE = Catalogue(
+    [
+        Hardware("H100-80", ("H100",), hourly_cost_usd=4.0),
+        Hardware("A100-80", ("A100",), hourly_cost_usd=2.0),
+        Hardware("Secret", hourly_cost_usd=None),
+    ]
+)
+COLD: Rows = {
+    "family_history": None,
+    "family_hardware_history": None,
+    "family_scale_history": None,
+    "model_scale_history": None,
+}
+
+
+def estimate(throughputs: list[float], level: int = -1) -> Estimate:
+    logs = np.log(np.array(throughputs))
+    return Estimate(logs, logs, np.zeros(len(logs)), np.full(len(logs), level, dtype=np.int8), logs)
+
+
+def failed(count: int) -> StoredRow:
+    return StoredRow({"failures_since_success": count}, 0)
+
+
+def test_score_is_throughput_per_cost_and_the_best_comes_first() -> None:
+    choices, dropped = order(
+        [Eligible("H100", 4.0), Eligible("A100", 2.0)], 8, estimate([320.0, 200.0], level=0), [COLD, COLD], Policy()
+    )
+    assert [(choice.hardware_type, choice.score) for choice in choices] == [
+        ("A100", pytest.approx(200 / (8 * 2.0))),
+        ("H100", pytest.approx(320 / (8 * 4.0))),
+    ]
+    assert choices[0].throughput == pytest.approx(200.0)
+    assert choices[0].level == "family_scale_history"
+    assert dropped == {}
+
+
+def test_equal_scores_are_ordered_by_name() -> None:
+    names = ["b", "c", "a"]
+    choices, _ = order([Eligible(name, 1.0) for name in names], 1, estimate([5.0] * 3), [COLD] * 3, Policy())
+    assert [choice.hardware_type for choice in choices] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("view", "failures", "limit", "demoted"),
+    [
+        ("family_hardware_history", 3, 3, True),
+        ("family_scale_history", 3, 3, True),
+        ("family_hardware_history", 2, 3, False),
+        ("family_hardware_history", 16, 0, False),
+        # The whole family's or another family's failures say nothing about this candidate.
+        ("family_history", 16, 3, False),
+        ("model_scale_history", 16, 3, False),
+    ],
+)
+def test_candidate_on_which_the_family_keeps_failing_comes_last(
+    view: str, failures: int, limit: int, demoted: bool
+) -> None:
+    rows: list[Rows] = [COLD | {view: failed(failures)}, COLD]  # type: ignore[operator]
+    policy = Policy(demotion=Demotion(failures=limit))
+    choices, _ = order([Eligible("best", 1.0), Eligible("second", 1.0)], 1, estimate([9.0, 1.0]), rows, policy)
+    assert [choice.hardware_type for choice in choices] == (["second", "best"] if demoted else ["best", "second"])
+    assert {choice.hardware_type: choice.demoted for choice in choices}["best"] is demoted
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1000.0])
+def test_candidate_without_a_usable_prediction_is_dropped_alone(value: float) -> None:
+    guess = estimate([1.0, 1.0])
+    guess.log_throughput[0] = value
+    choices, dropped = order([Eligible("odd", 1.0), Eligible("good", 1.0)], 1, guess, [COLD, COLD], Policy())
+    assert [choice.hardware_type for choice in choices] == ["good"]
+    assert "no usable prediction" in dropped["odd"]
+
+
+def test_unknown_hardware_and_hardware_without_cost_are_dropped_alone() -> None:
+    good, dropped = eligible(["H100", "Warp9", "Secret", "A100-80"], CATALOGUE, Policy())
+    assert good == (Eligible("H100", 4.0), Eligible("A100-80", 2.0))
+    assert "no specification" in dropped["Warp9"]
+    assert "no cost" in dropped["Secret"]
+
+
+@pytest.mark.parametrize("name", ["H100", "H100-80", "h100_80"])
+def test_policy_names_hardware_by_any_of_its_names(name: str) -> None:
+    policy: Any = Policy(costs={name: 1.5})
+    assert eligible(["H100", "h100-80"], CATALOGUE, policy)[0] == (Eligible("H100", 1.5), Eligible("h100-80", 1.5))
+    never = Policy(candidates=Candidates(never=frozenset({name})))
+    assert eligible(["H100"], CATALOGUE, never) == ((), {"H100": "the policy says never"})
+
+
+def test_cost_of_the_policy_stands_in_where_the_catalogue_has_none() -> None:
+    assert eligible(["Secret"], CATALOGUE, Policy(costs={"Secret": 9.0}))[0] == (Eligible("Secret", 9.0),)
