@@ -127,18 +127,17 @@ def consume(count: int) -> None:
     app.Worker(loglevel="error", quiet=True, redirect_stdouts=False).execute_from_commandline()
 
 
-def feast_push_rate(settings: Settings, env: dict[str, str], count: int, repo: Path) -> float:
+def feast_push_rate(settings: Settings, count: int, directory: Path) -> float:
     """Events a second by one Feast `push` each, to the family's view alone."""
-    os.environ.update({name: value for name, value in env.items() if name.startswith("LEAP_")})
     import pandas as pd
-    from feast import FeatureStore
 
     from leap_features.events import decode, to_us
     from leap_features.family import family_of_event
+    from leap_features.feature_store import apply_definitions, open_feature_store
     from leap_features.history import EMPTY, FEATURES, Position, features, fold, run_of
 
-    subprocess.run([str(Path(sys.executable).with_name("feast")), "-c", str(repo), "apply"], env=env, check=True, capture_output=True)
-    store = FeatureStore(repo_path=str(repo))
+    store = open_feature_store(settings, directory / "registry.db")
+    apply_definitions(store, settings)
     rows = {}
     frames = []
     for offset, raw in enumerate(events(count, seed=99)):
@@ -186,6 +185,7 @@ def run(arguments: argparse.Namespace, directory: Path, broker: Kafka, redis_ser
         "LEAP_PARTITIONS": str(PARTITIONS),
         "LEAP_ARCHIVE": str(directory / "archive"),
         "LEAP_HISTORY": str(directory / "history"),
+        "LEAP_FEATURE_REPO": str(ROOT / "feature_repo"),
         "LEAP_ALLOW_CREATE_TIME": str(not broker.append_time).lower(),
     }
     settings = Settings.from_env(env)
@@ -205,7 +205,7 @@ def run(arguments: argparse.Namespace, directory: Path, broker: Kafka, redis_ser
     print(f"  {worker:,.0f} events/s\nconsume only", file=sys.stderr, flush=True)
     consuming = consume_only_rate(settings, env, count)
     print(f"  {consuming:,.0f} events/s\none Feast push per event", file=sys.stderr, flush=True)
-    pushing = feast_push_rate(settings, env, arguments.pushes, ROOT / "feature_repo")
+    pushing = feast_push_rate(settings, arguments.pushes, directory)
     result = {
         "broker": "Apache Kafka" if broker.append_time else "embedded",
         "events": count,

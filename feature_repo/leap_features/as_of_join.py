@@ -105,7 +105,7 @@ def join(
         query = _known_then(view) if known_then and view.rows.created else _as_of(view)
         try:
             found = connection.sql(query).to_arrow_table()
-        except duckdb.BinderException as error:
+        except (duckdb.BinderException, duckdb.ConversionException) as error:
             raise ValueError(f"feature view {view.name}: {error}") from None
         for name in view.features:
             result = result.append_column(name, found.column(name))
@@ -136,7 +136,7 @@ def keys_between(views: Iterable[View], since: datetime | None, until: datetime)
     for view in views:
         names = ", ".join(f"{_name(view.keys[entity])} AS {_name(entity)}" for entity in sorted(view.keys))
         since_too = f" AND {_AT} >= {_instant(since)}" if since else ""
-        parts.append(f"SELECT {names} FROM ({_read(view.rows)}) WHERE {_AT} <= {_instant(until)}{since_too}")
+        parts.append(f"SELECT DISTINCT {names} FROM ({_read(view.rows)}) WHERE {_AT} <= {_instant(until)}{since_too}")
     return " UNION ".join(parts) + " ORDER BY ALL"
 
 

@@ -16,6 +16,8 @@ since it is where step 3 found nothing more to do. Steps only shorten a name, so
 characters first, so the time is bounded.
 
 Version numbers and sizes inside a word are never touched: `llama2`, `bert-large-v2`, `8x7b`, `bf16`, `h100`, `seq2048`.
+A bare number at the end is taken for a run number (`swin-7`, but also `swin-384`), unless the word before it says what
+it counts (`seq-384`) or is a model known by number (`resnet-50`); a keep rule of one's own adds to either.
 The built-in rules are in `family_rules`; how a deployment adds its own is in `family_file`.
 """
 
@@ -88,6 +90,51 @@ class FamilyError(ValueError):
     """A model type or a given stem breaks a rule; the message names value, rule and mend."""
 
 
+def normalise(job_name: str) -> str:
+    """The name in lower case, its words joined by single `-`: the form that family rules see. May be empty.
+
+    Words are what is left between runs of punctuation, spaces and control characters; `.` and `:` between digits do
+    not part them. At most 512 characters. `normalise(normalise(x)) == normalise(x)`.
+    """
+    name = job_name[:MAX_NAME]
+    if name.isascii():
+        name = name.lower()
+    else:
+        # Folding can undo a normal form and the other way round; twice is enough for every known character.
+        while (folded := unicodedata.normalize("NFKC", name.casefold())) != name:
+            name = folded
+    return "-".join(_WORDS.findall(name))[:MAX_NAME].rstrip("-.:")
+
+
+def whole_words(patterns: tuple[str, ...], ahead: str = "") -> str:
+    """Alternatives that match nothing less than whole words, tried only where `ahead` allows. Of none: no match."""
+    return rf"(?<![^-]){ahead}(?:{'|'.join(patterns)})(?![^-])" if patterns else r"(?!)"
+
+
+def _on(rules: dict[str, str], off: frozenset[str]) -> tuple[str, ...]:
+    return tuple(pattern for name, pattern in rules.items() if name not in off)
+
+
+def _unless_kept(match: re.Match[str]) -> str:
+    """What replaces a match of a pattern that, unlike the built-in ones, may match the mark of a kept word."""
+    return match[0] if _KEPT.search(match[0]) else "-"
+
+
+def _tidy(name: str) -> str:
+    """Normalise a name in which something was replaced by `-`, which may leave a `.` or `:` without its digit."""
+    parts = name.split("-")
+    if "." in name or ":" in name:
+        parts = [part.strip(".:") for part in parts]
+    return "-".join(filter(None, parts))
+
+
+def _pod_suffix(before: str, last: str) -> int:
+    """How many of a name's last two words are Kubernetes' random ones."""
+    if len(before) >= 8 and _REPLICA_SET_POD.match(f"{before}-{last}"):
+        return 2
+    return int(_POD_SUFFIX.fullmatch(last) is not None and _NO_POD_SUFFIX.match(last) is None)
+
+
 class Rules:
     """One set of family rules. Immutable. `DEFAULT_RULES` is the built-in set; `load_rules` makes others."""
 
@@ -118,8 +165,8 @@ class Rules:
             whole_words(whole, _AHEAD),
         )
         self._strip = re.compile("|".join(filter(None, parts)), re.ASCII)
-        # Built-in patterns need a digit; nothing is known of others.
-        self._own = bool(own_keep or self._own_strip)
+        # The built-in set allows short cuts, such as that its patterns need a digit. Nothing is known of others.
+        self._own = bool(off or own_keep or self._own_strip)
         self._copy_of = "copy_of" in ends
         self._tail_number = "tail_number" in ends
         self._tail_words = TAIL_WORDS if "tail_word" in ends else frozenset()
@@ -159,17 +206,29 @@ class Rules:
             name = _COPY_OF.sub("", name, count=1)
         for pattern in self._own_strip:
             name = _tidy(pattern.sub(_unless_kept, name))
+        settled = name == before
         if self._own or _DIGIT.search(name):
             # A hash alone is stripped anywhere, which would leave the five characters behind it without their mark.
             if name[-6:-5] == "-" and self._pod:
-                name = _REPLICA_SET_POD.sub("", name)
-            name = self._strip.sub("-", name)
-        same = name == before
-        words = (name if same else _tidy(name)).split("-")
+                name = _REPLICA_SET_POD.sub("", name).rstrip("-")
+            parts, end = [], 0
+            for found in self._strip.finditer(name):
+                parts.append(name[end : found.start()])
+                end = found.end()
+            if parts:
+                name = _tidy("-".join((*parts, name[end:])))
+        else:
+            parts = []
+        words = name.split("-")
         self._cut_end(words)
         name = "-".join(words)
-        # Where built-in patterns found nothing, cutting the end gives them no new neighbours to find something in.
-        settled = name == before if self._own else same
+        if self._own:
+            settled = name == before
+        elif parts:
+            # If nothing is left but what came before the first match, no words have new neighbours. Patterns that look
+            # beyond their own end do so behind a digit, to see whether a date goes on.
+            whole = len(name) <= len(parts[0]) and parts[0][-1:] in ("", "-")
+            settled = settled and whole and not name[-1:].isdigit()
         for at, match in enumerate(kept):
             name = name.replace(chr(_FIRST_KEPT + at), match)
         return name, settled
@@ -195,36 +254,20 @@ class Rules:
             del words[-drop:]
 
 
-def _pod_suffix(before: str, last: str) -> int:
-    """How many of a name's last two words are Kubernetes' random ones."""
-    if len(before) >= 8 and _REPLICA_SET_POD.match(f"{before}-{last}"):
-        return 2
-    return int(_POD_SUFFIX.fullmatch(last) is not None and _NO_POD_SUFFIX.match(last) is None)
+DEFAULT_RULES: Final = Rules()
+"""The built-in rules."""
+
+FAMILY_RULE_VERSION: Final = DEFAULT_RULES.version
+"""Version of the built-in rules."""
 
 
-def normalise(job_name: str) -> str:
-    """The name in lower case, its words joined by single `-`: the form that family rules see. May be empty.
-
-    Words are what is left between runs of punctuation, spaces and control characters; `.` and `:` between digits do
-    not part them. At most 512 characters. `normalise(normalise(x)) == normalise(x)`.
-    """
-    name = job_name[:MAX_NAME]
-    if name.isascii():
-        name = name.lower()
-    else:
-        # Folding can undo a normal form and the other way round; twice is enough for every known character.
-        while (folded := unicodedata.normalize("NFKC", name.casefold())) != name:
-            name = folded
-    return "-".join(_WORDS.findall(name))[:MAX_NAME].rstrip("-.:")
-
-
-def family_of(model_type: str, job_name: str, rules: Rules | None = None) -> str:
-    """The job family `{model_type}/{stem}` of a job as submitted, by `rules` (default: the built-in ones).
+def family_of(model_type: str, job_name: str, rules: Rules = DEFAULT_RULES) -> str:
+    """The job family `{model_type}/{stem}` of a job as submitted, by `rules`.
 
     Total for any job name; of one longer than 512 characters, only those count. `family_of(m, stem) == f"{m}/{stem}"`
     for every stem that it returns. Raises FamilyError if `model_type` is empty or holds a `/`.
     """
-    return f"{_checked(model_type)}/{(DEFAULT_RULES if rules is None else rules).stem(job_name)}"
+    return f"{_checked(model_type)}/{rules.stem(job_name)}"
 
 
 def family_from_stem(model_type: str, stem: str) -> str:
@@ -246,10 +289,14 @@ def family_from_stem(model_type: str, stem: str) -> str:
     return prefix + bare
 
 
-def family_of_event(event: CompletionEvent, rules: Rules | None = None) -> str:
-    """The job family of a completion event: from the stem that it brings, else derived from its job name."""
-    if event.job_family is not None:
-        return family_from_stem(event.model_type, event.job_family)
+def family_of_event(event: CompletionEvent, rules: Rules = DEFAULT_RULES) -> str:
+    """The job family of a valid completion event: from the stem that it brings, else derived from its job name.
+
+    A blank stem counts as none, so that every valid event has a family.
+    """
+    stem = event.job_family
+    if stem is not None and stem.removeprefix(f"{event.model_type}/").strip():
+        return family_from_stem(event.model_type, stem)
     return family_of(event.model_type, event.job_name, rules)
 
 
@@ -271,32 +318,3 @@ def _checked(model_type: str) -> str:
             f"model_type must be a name without '/', got {model_type!r}: it ends at the family's first '/'"
         )
     return model_type
-
-
-def _on(rules: dict[str, str], off: frozenset[str]) -> tuple[str, ...]:
-    return tuple(pattern for name, pattern in rules.items() if name not in off)
-
-
-def whole_words(patterns: tuple[str, ...], ahead: str = "") -> str:
-    """Alternatives that match nothing less than whole words, tried only where `ahead` allows. Of none: no match."""
-    return rf"(?<![^-]){ahead}(?:{'|'.join(patterns)})(?![^-])" if patterns else r"(?!)"
-
-
-def _unless_kept(match: re.Match[str]) -> str:
-    """What replaces a match of a pattern that, unlike the built-in ones, may match the mark of a kept word."""
-    return match[0] if _KEPT.search(match[0]) else "-"
-
-
-def _tidy(name: str) -> str:
-    """Normalise a name in which something was replaced by `-`, which may leave a `.` or `:` without its digit."""
-    parts = name.split("-")
-    if "." in name or ":" in name:
-        parts = [part.strip(".:") for part in parts]
-    return "-".join(filter(None, parts))
-
-
-DEFAULT_RULES: Final = Rules()
-"""The built-in rules."""
-
-FAMILY_RULE_VERSION: Final = DEFAULT_RULES.version
-"""Version of the built-in rules."""

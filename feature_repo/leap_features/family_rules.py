@@ -29,12 +29,12 @@ _ZONE = r"(?:z|-?(?:utc|gmt)|-[01][0-9]:?[0-5][0-9])?"
 _TIME = (
     rf"{_HOUR}[-:.h]?{_SIXTY}"
     rf"(?:[-:.m]?(?:{_SIXTY}|60)s?(?:-[0-9]{{3}}(?![0-9a-z])|\.[0-9]{{3,9}})?|(?![-.]{_YEAR}(?![0-9])))"
-    rf"(?:-?[ap]m)?m?{_ZONE}(?![0-9]|[.:][0-9])"
+    rf"(?:-?[ap]m)?m?{_ZONE}(?![0-9a-z]|[.:][0-9])"
 )
 # Behind a dash these are sequence lengths and batch sizes rather than a minute of the day, and years begin a date.
 _NO_TIME = rf"(?!(?:1024|1280|1536|2048)(?![0-9])|{_YEAR}[-.:]?{_MONTH}[-.:]?{_DAY})"
 # A time written right behind its date, an hour alone behind a T, or a letter: `20240131b` is a day's second run.
-_AT = rf"(?:(?:-t-?|t-?|-at-|-{_NO_TIME})?{_TIME}|t{_HOUR}|[a-z](?![^-]))?"
+_AT = rf"(?:(?:-t-?|t-?|-at-|-{_NO_TIME})?{_TIME}|t{_HOUR}(?![0-9a-z])|[a-z](?![^-]))?"
 # Year first or last, with one separator throughout.
 _DAY_MONTH = [rf"(?:{_DAY}{mark}{_MONTH}|{_MONTH}{mark}{_DAY}){mark}" for mark in ("-", r"\.")]
 _DATE = (
@@ -61,18 +61,19 @@ _PARAMETERS = (
     r"|int|cuda|v|ver|version|n|k|px"
 )
 
-# The eight characters before were not the beginning of a UUID.
-_NO_UUID = r"(?!-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# Between a word and its number. A UUID is no number of the word before it.
+_DASH = rf"(?:-(?!{_UUID}(?![^-.:])))"
 
 # Whole words that are tried before dates: an id may hold what looks like one.
 IDS: Final[dict[str, str]] = {
     # Weights & Biases' name of a run's folder: run-20240131_123005-3k9x2m1q.
     "wandb_run": r"(?:offline-)?run-[0-9]{8}-[0-9]{6}-[0-9a-z]{8}",
-    "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    "uuid": _UUID,
     # Seven is the length of git's short hash. Letters and digits both: `defaced` is a word, and numbers have a rule.
     "hash": (
-        r"(?:(?:(?:git|sha|sha1|sha256|commit|rev|hash)-?)?(?:0x|g)?(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}"
-        rf"|(?:git|commit|rev)-[0-9]{{6,}}){_NO_UUID}"
+        rf"(?:(?:git|sha|sha1|sha256|commit|rev|hash){_DASH}?)?(?:0x|g)?"
+        rf"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{{7,64}}|(?:git|commit|rev){_DASH}[0-9]{{6,}}"
     ),
 }
 
@@ -84,7 +85,7 @@ INSIDE: Final[dict[str, str]] = {
 
 WHOLE: Final[dict[str, str]] = {
     "counter": (
-        rf"(?:{_COUNTERS})-?(?:{_DATE}|(?:(?:no|num|nr|number|id)-?)?[0-9]+(?:\.[0-9]+)*(?:-?of-?[0-9]+)?){_NO_UUID}"
+        rf"(?:{_COUNTERS}){_DASH}?(?:{_DATE}|(?:(?:no|num|nr|number|id)-?)?[0-9]+(?:\.[0-9]+)*(?:-?of-?[0-9]+)?)"
         r"|[0-9]{1,4}(?:st|nd|rd|th)-(?:run|try|attempt|trial|retry|rerun)|[0-9]+-?of-?[0-9]+"
         r"|j[0-9]{4,}|week-?[0-5][0-9]"
     ),
@@ -99,8 +100,8 @@ WHOLE: Final[dict[str, str]] = {
     ),
     # Ray Tune: 1a2b3_00004_4.
     "ray_trial": r"[0-9a-f]{5,8}-0[0-9]{4}(?:-[0-9]{1,5})?",
-    "ray_submission": r"raysubmit-[0-9a-z]{12,32}",
-    "checkpoint": rf"(?:ckpt|checkpoint|global-step|step|iter|iteration)-?[0-9]{{3,}}{_NO_UUID}",
+    "ray_submission": r"raysubmit-(?=[a-z]*[0-9])[0-9a-z]{12,32}",
+    "checkpoint": rf"(?:ckpt|checkpoint|global-step|step|iter|iteration){_DASH}?[0-9]{{3,}}",
     "address": r"ip(?:-[0-9]{1,3}){4}|[0-9]{1,3}(?:\.[0-9]{1,3}){3}",
     # Longer than any parameter that people write out: job ids, times of day, dates without a century.
     "long_number": r"[0-9]{6,}(?:\.[0-9]+)?",

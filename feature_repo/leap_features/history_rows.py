@@ -5,7 +5,8 @@ the same either way, bit for bit: state, version and every derived number. Per k
 they became knowable: by the greatest record time so far in their partition, then by position. A row's event timestamp
 is the greatest record time that it has taken in; of rows of equal timestamp the last stays.
 
-Sums of squares are HUGEINT, which holds 4 million runs of one key at any throughput, and 60 million at throughputs
+Sums are HUGEINT, and become a DOUBLE only at the end, rounded once like Python's float(). HUGEINT
+holds 4 million runs of one key at any throughput, and 60 million at throughputs
 below 10¹² samples per second. Beyond that DuckDB stops with an error; it never rounds.
 """
 
@@ -198,7 +199,6 @@ def _write_level(connection: duckdb.DuckDBPyConnection, level: Level, target: Pa
     (lane_count,) = _one(connection, "SELECT coalesce(max(lane), 1) FROM lanes")
     connection.execute(_CUMULATE.format(keys=keys, offsets=_offsets(lane_count)))
     connection.execute(_FAILURES)
-    connection.execute(_nearest_double())
     connection.execute(
         f"COPY ({_rows(level, lane_count)}) TO {quoted(str(target))} "
         "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
@@ -261,7 +261,7 @@ def _rows(level: Level, lane_count: int) -> str:
     features = {
         "last": f"success.x / {FIXED_POINT}::DOUBLE",
         "mean": _mean("sum_x", "n"),
-        "std": f"sqrt(nearest_double(spread)) / nullif(n, 0) / {FIXED_POINT}::DOUBLE",
+        "std": f"sqrt(spread::DOUBLE) / nullif(n, 0) / {FIXED_POINT}::DOUBLE",
         "count": "n",
         "last_seen": "success.completed_us",
         "failures_since_success": "coalesce(failures, 0)",
@@ -293,22 +293,7 @@ _SQL_TYPES: Final[Mapping[type, str]] = {float: "DOUBLE", int: "BIGINT", str: "V
 
 
 def _mean(total: str, count: str) -> str:
-    return f"nearest_double({total}) / nullif({count}, 0) / {FIXED_POINT}::DOUBLE"
-
-
-def _nearest_double() -> str:
-    """SQL macro: an integer as the nearest DOUBLE, like Python's float(); DuckDB's own cast of a HUGEINT rounds twice.
-
-    Up to 63 bits the processor's conversion rounds right. Of a longer number the lowest k bits are cut off, so that
-    56 to 63 remain, of which the last is set if any bit that was cut off is: it lies below the 53 that a DOUBLE holds
-    and serves only to tell a half from a little more. Multiplying by 2ᵏ is exact.
-    """
-    cases = [f"WHEN abs(number) < {2**63}::HUGEINT THEN number::BIGINT::DOUBLE"]
-    for k in range(8, 72, 8):
-        condition = f"WHEN abs(number) < {2 ** (63 + k)}::HUGEINT THEN" if k < 64 else "ELSE"
-        odd = f"(abs(number) % {2**k}::HUGEINT <> 0)::BIGINT"
-        cases.append(f"{condition} ((abs(number) >> {k})::BIGINT | {odd})::DOUBLE * {2**k}::DOUBLE * sign(number)")
-    return f"CREATE OR REPLACE MACRO nearest_double(number) AS CASE {' '.join(cases)} END"
+    return f"{total}::DOUBLE / nullif({count}, 0) / {FIXED_POINT}::DOUBLE"
 
 
 def _one(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:

@@ -56,7 +56,8 @@ class AsOfRetrievalJob(RetrievalJob):
         return self._compute(timeout)
 
     def _to_df_internal(self, timeout: int | None = None) -> pd.DataFrame:
-        return self._compute(timeout).to_pandas()
+        frame: pd.DataFrame = self._compute(timeout).to_pandas()
+        return frame
 
     def persist(self, storage: SavedDatasetStorage, allow_overwrite: bool = False, timeout: int | None = None) -> None:
         """Write the result as Parquet to `storage`: a file if its path ends in `.parquet`, else a file in that folder.

@@ -55,8 +55,7 @@ class Layered:
         Raises:
             MissingColumn: a column that a feature needs is not there.
         """
-        rows = feature_row(columns, self.features, self.categories)
-        return self.trees.predict(rows) + logarithm(numbers(columns, "trainer_count"))
+        return self._predict(columns)[0]
 
     def estimate(self, columns: Columns) -> Estimate:
         """The live estimate of every row.
@@ -66,6 +65,15 @@ class Layered:
         """
         found = backoff(columns)
         latest = at_latest_conditions(columns, found, self.specifications, self._specification_names)
-        uncorrected = self.uncorrected(columns)
-        correction = np.where(found.level >= 0, found.last - self.uncorrected(latest), 0.0)
+        uncorrected, then = self._predict(columns, latest)
+        correction = np.where(found.level >= 0, found.last - then, 0.0)
         return Estimate(uncorrected + correction, uncorrected, correction, found.level, found.last)
+
+    def _predict(self, *several: Columns) -> list[NDArray[np.float64]]:
+        """f of each set of columns (all of the same length), by one walk: for few rows a walk costs most by itself."""
+        rows = [feature_row(columns, self.features, self.categories) for columns in several]
+        predicted = np.split(self.trees.predict(np.concatenate(rows)), len(several))
+        return [
+            of_set + logarithm(numbers(columns, "trainer_count"))
+            for of_set, columns in zip(predicted, several, strict=True)
+        ]

@@ -101,7 +101,7 @@ class Predictor:
                 of one bundle.
             redis_url: the online store, `redis://…`, `rediss://…` or `unix://…`.
             deadline_s: longest time that `rank` may take, in seconds.
-            policy: TOML file of the policy; None: everything is enabled.
+            policy: TOML file of the policy; None or empty: everything is enabled.
             project: Feast project of the history.
 
         Raises:
@@ -111,7 +111,7 @@ class Predictor:
         served = Reloading(lambda: current_id(bundles), lambda bundle_id: load(bundles, bundle_id))
         predictor = cls(
             served,
-            _reloading_policy(None if policy is None else Path(policy)),
+            _reloading_policy(Path(policy) if policy else None),
             HistoryReader(redis_url, project),
             project=project,
             deadline_s=deadline_s,

@@ -103,7 +103,7 @@ class Trees:
         """The leaf that each row reaches in each tree, shape (rows, trees)."""
         flat = rows.ravel()
         first = (np.arange(len(rows), dtype=np.int32) * np.int32(self.feature_count))[:, None]
-        node = np.broadcast_to(self.roots, (len(rows), self.roots.size))
+        node = np.tile(self.roots, (len(rows), 1))
         has_categories = self.category_right.size > 0
         for _ in range(self.depth):
             value = flat[first + self.feature[node]]
@@ -118,15 +118,15 @@ class Trees:
         self, node: NDArray[np.int32], value: NDArray[np.float32], right: NDArray[np.bool_]
     ) -> None:
         """Overwrite `right` where `node` is categorical; missing values are the caller's."""
-        count = self.category_count[node]
-        where = np.nonzero(count)
-        if not where[0].size:
+        where = np.flatnonzero(self.category_count[node])
+        if not where.size:
             return
-        code = np.nan_to_num(value[where], nan=-1.0, posinf=MAX_CATEGORY, neginf=-1.0)
-        code = np.clip(code, -1.0, MAX_CATEGORY).astype(np.int32)
-        known = (code >= 0) & (code < count[where])
-        start = self.category_start[node[where]]
-        right[where] = known & self.category_right[start + np.where(known, code, 0)]
+        nodes = node.ravel()[where]
+        # Beyond float32's exact integers lies no category; NaN becomes −1, which is none either.
+        code = np.nan_to_num(value.ravel()[where], nan=-1.0).clip(-1.0, MAX_CATEGORY).astype(np.int32)
+        known = (code >= 0) & (code < self.category_count[nodes])
+        place = self.category_start[nodes] + np.where(known, code, 0)
+        np.put(right, where, known & self.category_right[place])
 
     def to_bytes(self) -> bytes:
         """The arrays as an uncompressed `.npz` file, without pickle."""

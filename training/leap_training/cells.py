@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -93,8 +93,7 @@ def time_parser(form: str, zone_name: str | None) -> Callable[[object], datetime
         if isinstance(value, datetime):
             return _in_utc(value, zone)
         if unit := UNIX_FORMATS.get(form):
-            microseconds = round(number(value) * unit)
-            return datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
+            return _since_1970(round(number(value) * unit))
         written = text(value)
         try:
             # The zone is looked at below; here the time may still lack one.
@@ -106,12 +105,20 @@ def time_parser(form: str, zone_name: str | None) -> Callable[[object], datetime
     return parse
 
 
+def _since_1970(microseconds: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        raise CellError(f"lies outside the years 1 to 9999: {microseconds} µs after 1970; check times.format") from None
+
+
 def _in_utc(time: datetime, zone: ZoneInfo | None) -> datetime:
-    if time.tzinfo is not None:
-        return time.astimezone(UTC)
-    if zone is None:
+    if time.tzinfo is None and zone is None:
         raise CellError(f"has no offset: {time.isoformat()!r}; say in times.zone which zone it is in")
-    moment = time.replace(tzinfo=zone).astimezone(UTC)
-    if moment.astimezone(zone).replace(tzinfo=None) != time:
-        raise CellError(f"does not exist in {zone.key}: clocks were put forward over {time.isoformat()!r}")
+    try:
+        moment = (time if time.tzinfo is not None else time.replace(tzinfo=zone)).astimezone(UTC)
+        if time.tzinfo is None and moment.astimezone(zone).replace(tzinfo=None) != time:
+            raise CellError(f"does not exist in {zone}: clocks were put forward over {time.isoformat()!r}")
+    except OverflowError:
+        raise CellError(f"lies outside the years 1 to 9999 in UTC: {time.isoformat()!r}") from None
     return moment

@@ -106,14 +106,12 @@ def accuracy(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> A
 
 def table(evaluation: Evaluation) -> Iterator[str]:
     """`evaluation` as lines of text."""
-    yield f"{'':34}{'rows':>8}{'±10 %':>9}{'±20 %':>9}{'median error':>15}{'unanswered':>12}"
+    yield f"{'':48}{'rows':>8}{'±10 %':>9}{'±20 %':>9}{'median error':>14}{'unanswered':>12}"
     for title, judgement in (("all attempts", evaluation.scored), ("first runs in a new cell", evaluation.first_runs)):
         for method, result in (("model", judgement.model), ("back-off's last value", judgement.backoff_last)):
-            shares = "".join(f"{_percent(share):>9}" for share in (result.within_10, result.within_20))
-            yield (
-                f"{title + ', ' + method:<48}"[:48].ljust(34)
-                + f"{result.rows:>8}{shares}{_percent(result.median_error):>15}{result.unanswered:>12}"
-            )
+            shares = f"{_percent(result.within_10):>9}{_percent(result.within_20):>9}"
+            error = f"{_percent(result.median_error):>14}"
+            yield f"{f'{title}, {method}':<48}{result.rows:>8}{shares}{error}{result.unanswered:>12}"
 
 
 def _percent(value: float | None) -> str:

@@ -215,7 +215,8 @@ def test_older_of_two_writers_at_the_same_time_never_wins(
         family = f"bert/{number}"
 
         def write_one(writer: AtomicRedisOnlineStore, offset: int, barrier: threading.Barrier, family: str) -> None:
-            row = family_row(float(offset), version((1, 0, offset)), family=family)
+            at = NOON + timedelta(seconds=offset)
+            row = family_row(float(offset), version((1, 0, offset)), family=family, at=at)
             barrier.wait()
             writer.online_write_batch(store.config, view, [row], None)
 

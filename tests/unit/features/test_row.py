@@ -109,12 +109,14 @@ def test_configuration_text_becomes_a_category_and_flags_become_numbers() -> Non
     assert np.isnan(rows[0, 2])
 
 
+HISTORY = (
+    *("last", "mean", "std", "count", "last_seen", "failures_since_success"),
+    *("last_hardware_type", "last_trainer_count", "last_batch_size"),
+)
+
+
 def history(view: str, **features: Any) -> dict[str, np.ndarray[Any, Any]]:
-    names = (
-        ("last", "mean", "std", "count", "last_seen", "failures_since_success")
-        + ("last_hardware_type", "last_trainer_count", "last_batch_size")
-    )
-    return {f"{view}__{name}": objects(features.get(name)) for name in names}
+    return {f"{view}__{name}": objects(features.get(name)) for name in HISTORY}
 
 
 VIEWS = ("family_history", "family_hardware_history", "family_scale_history", "model_scale_history")

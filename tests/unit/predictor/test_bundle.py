@@ -182,7 +182,7 @@ def test_own_family_rules_travel_in_the_bundle(tmp_path: Path) -> None:
 def test_bundle_in_a_directory_that_cannot_be_written_names_it(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(BundleError, match="cannot be written to .*file"):
+    with pytest.raises(BundleError, match=r"cannot be written to .*file"):
         publish_small_bundle(blocked / "bundles")
 
 

@@ -1,0 +1,87 @@
+"""Tables of past runs are read row by row; a broken row does not stop the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from leap_training.tables import BadRow, Table, TableError
+
+
+def rows(path: Path) -> list[tuple[int, object]]:
+    with Table(path) as table:
+        return [(number, str(row) if isinstance(row, BadRow) else row) for number, row in table]
+
+
+def test_csv_cells_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_bytes('\ufeffid,läufe\na,1\n\n"b,\nc",2\n'.encode())
+    assert rows(path) == [(1, {"id": "a", "läufe": "1"}), (2, {"id": "b,\nc", "läufe": "2"})]
+    with Table(path) as table:
+        assert table.columns == ["id", "läufe"]
+
+
+def test_a_csv_row_of_another_length_is_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("id,rate\na\nb,1\n")
+    (first, why), second = rows(path)
+    assert (first, second) == (1, (2, {"id": "b", "rate": "1"}))
+    assert "a row has 2 cells like the header, got 1" in str(why)
+
+
+@pytest.mark.parametrize("text", ["", "a,a\n1,2\n"])
+def test_a_csv_begins_with_distinct_column_names(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    with pytest.raises(TableError, match="must begin with a line of distinct column names"):
+        Table(path)
+
+
+def test_a_csv_of_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_bytes(b"id\n" + b"a\n" * 10_000 + b"\xe9\n")
+    with pytest.raises(TableError, match="must be UTF-8"):
+        rows(path)
+
+
+def test_json_lines_keep_their_types(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"id": 1, "rate": 2.5}\n\n[1]\n{"id": "b"\n{"ok": true}\n')
+    found = rows(path)
+    assert found[0] == (1, {"id": 1, "rate": 2.5})
+    assert [number for number, _ in found] == [1, 2, 3, 4]
+    assert str(found[1][1]).startswith("a line is one JSON object")
+    assert found[3] == (4, {"ok": True})
+
+
+def test_parquet_keeps_its_types(tmp_path: Path) -> None:
+    path = tmp_path / "runs.parquet"
+    pq.write_table(pa.table({"id": ["a", None], "n": [1, 2]}), path)
+    assert rows(path) == [(1, {"id": "a", "n": 1}), (2, {"id": None, "n": 2})]
+    with Table(path) as table:
+        list(table)
+        assert (table.columns, table.length, table.done) == (["id", "n"], 2, 2)
+
+
+def test_what_has_been_read_is_known_while_reading(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("id\n" + "a\n" * 100_000)
+    with Table(path) as table:
+        done = [table.done for number, _ in table if number % 10_000 == 0]
+    assert done == sorted(done)
+    assert 0 < done[0] < done[-1] <= table.length
+
+
+def test_the_name_says_the_format(tmp_path: Path) -> None:
+    path = tmp_path / "runs.xls"
+    path.write_text("x")
+    with pytest.raises(TableError, match=r"must end in \.csv"):
+        Table(path)
+    with pytest.raises(TableError, match="No such file"):
+        Table(tmp_path / "none.csv")
+    (tmp_path / "x.parquet").write_text("x")
+    with pytest.raises(TableError, match="is no Parquet file"):
+        Table(tmp_path / "x.parquet")

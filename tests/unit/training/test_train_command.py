@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from leap_predictor.bundle import current_id, load
+from leap_training.cli import evaluate_command, train_command
+from small_training_set import rows, submitted_at, write
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    given = rows(400)
+    given[5]["throughput"] = 0.0
+    return write(tmp_path_factory.mktemp("set") / "set.parquet", given)
+
+
+def train(*arguments: object, **environment: str) -> Result:
+    return CliRunner().invoke(train_command, [str(argument) for argument in arguments], env=environment)
+
+
+def evaluate(*arguments: object) -> Result:
+    return CliRunner().invoke(evaluate_command, [str(argument) for argument in arguments])
+
+
+def test_training_publishes_a_bundle_and_says_what_it_did(dataset: Path, tmp_path: Path) -> None:
+    result = train(dataset, "--bundles", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "fitted 399 attempts" in result.output
+    assert "set aside 1 rows" in result.output
+    assert "back-off's last value" in result.output
+    assert f"published {current_id(tmp_path)}" in result.output
+    metrics = load(tmp_path).manifest.metrics
+    assert metrics["held_out_all_model_rows"] == 80
+    assert metrics["held_out_first_runs_model_within_20"] > metrics["held_out_first_runs_backoff_last_within_20"]
+
+
+def test_training_before_an_instant_uses_nothing_recorded_later(dataset: Path, tmp_path: Path) -> None:
+    cut = submitted_at(300)
+    result = train(dataset, "--bundles", tmp_path, "--before", cut.isoformat(), "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["rows"] == 299
+    window = load(tmp_path).manifest.training
+    assert window.before == cut
+    assert window.last_recorded_at is not None
+    assert window.last_recorded_at < cut
+
+
+def test_few_rows_are_fitted_without_figures(tmp_path: Path) -> None:
+    result = train(write(tmp_path / "set.parquet", rows(10)), "--bundles", tmp_path / "bundles")
+    assert result.exit_code == 0, result.output
+    assert load(tmp_path / "bundles").manifest.metrics == {}
+
+
+def test_settings_give_directory_project_and_family_rules(dataset: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[strip]]\nname = \"cell\"\npattern = 'cell[0-9]+'\n")
+    result = train(dataset, LEAP_BUNDLES=str(tmp_path / "bundles"), LEAP_PROJECT="other", LEAP_FAMILY_RULES=str(rules))
+    assert result.exit_code == 0, result.output
+    bundle = load(tmp_path / "bundles")
+    assert bundle.manifest.project == "other"
+    assert bundle.family_of("bert", "train-cell7", None) == "bert/train"
+
+
+def test_chosen_configuration_keys_are_features(dataset: Path, tmp_path: Path) -> None:
+    result = train(dataset, "--bundles", tmp_path, "--config-key", "precision")
+    assert result.exit_code == 0, result.output
+    assert load(tmp_path).manifest.features[-1] == "config__precision"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--before", "2026-01-01T00:00:00"), "must have an offset"),
+        (("--before", "yesterday"), "must be a time such as"),
+        (("--before", "2020-01-01T00:00:00Z"), "no row in this window"),
+        (("--config-key", "absent"), "is in no row"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_publishes_nothing(
+    dataset: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    result = train(dataset, "--bundles", tmp_path, *arguments)
+    assert result.exit_code != 0
+    assert message in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_dataset_is_named(tmp_path: Path) -> None:
+    result = train(tmp_path / "absent.parquet", "--bundles", tmp_path)
+    assert result.exit_code == 1
+    assert "absent.parquet cannot be read" in result.output
+
+
+def test_evaluation_reports_both_methods_as_table_and_json(dataset: Path) -> None:
+    start = submitted_at(300).isoformat()
+    result = evaluate(dataset, "--from", start)
+    assert result.exit_code == 0, result.output
+    assert "first runs in a new cell" in result.output
+    figures = json.loads(evaluate(dataset, "--from", start, "--json").output)
+    assert figures["scored"]["model"]["rows"] == 100
+    assert set(figures["first_runs"]["backoff_last"]) == {
+        "rows",
+        "unanswered",
+        "within_10",
+        "within_20",
+        "median_error",
+    }
+
+
+def test_evaluation_needs_rows_before_the_cut(dataset: Path) -> None:
+    result = evaluate(dataset, "--from", "2020-01-01T00:00:00Z")
+    assert result.exit_code == 1
+    assert "no row in this window" in result.output
