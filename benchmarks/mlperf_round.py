@@ -1,8 +1,8 @@
 """How good are predictions of a whole MLPerf round that the model has never seen, history as of each run's submission?
 
-Imports the runs of a table of MLPerf results (its columns: `docs/mappings/mlperf.toml`) into an archive of its own, makes the
-training set through Feast, fits on what was recorded before the round's first submission, and predicts every run of the
-round. Beside it: the last value of the back-off. The last line is one JSON object.
+Imports the runs of a table of MLPerf results (its columns: `docs/mappings/mlperf.toml`) into an archive of its own,
+makes the training set through Feast, fits on what was recorded before the round's first submission, and predicts every
+run of the round. Beside it: the last value of the back-off. The last line is one JSON object.
 
     python benchmarks/mlperf_round.py RUNS.csv --round v4.0
 """

@@ -1,8 +1,8 @@
 """How many completion events a second does one history worker take in, all four levels written?
 
-Beside it, in the same run on the same topic: a Faust agent that only consumes, and one Feast `push` per event (one level).
-Needs a real Kafka for a figure worth quoting (`make kafka-jars`, then LEAP_TEST_KAFKA_LIBS=.cache/kafka); without one it
-runs on the embedded broker and says so. The last line is one JSON object.
+Beside it, in the same run on the same topic: a Faust agent that only consumes, and one Feast `push` per event (one
+level). Needs a real Kafka for a figure worth quoting (`make kafka-jars`, then LEAP_TEST_KAFKA_LIBS=.cache/kafka);
+without one it runs on the embedded broker and says so. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from services import LIBS_VARIABLE, EmbeddedKafka, Kafka, RealKafka, RedisServer  # noqa: E402
-from stream_process import LeapProcess, checkpoints, wait_until  # noqa: E402
-
 from leap_features.settings import Settings  # noqa: E402
 from leap_streams.producer import CompletionProducer  # noqa: E402
+from services import LIBS_VARIABLE, EmbeddedKafka, Kafka, RealKafka, RedisServer  # noqa: E402
+from stream_process import LeapProcess, checkpoints, wait_until  # noqa: E402
 
 PARTITIONS = 8
 RATE = "events a second: "
@@ -145,7 +144,8 @@ def feast_push_rate(settings: Settings, count: int, directory: Path) -> float:
         run = run_of(event)
         assert run is not None
         family = family_of_event(event)
-        row = rows[family] = fold(rows.get(family, EMPTY), run, Position(2_000_000, 0, offset), to_us(event.completed_at))
+        position = Position(2_000_000, 0, offset)
+        row = rows[family] = fold(rows.get(family, EMPTY), run, position, to_us(event.completed_at))
         columns = {"job_family": family, "event_timestamp": pd.Timestamp(event.completed_at), **features(row)}
         frames.append(pd.DataFrame([columns]))
     assert set(frames[0]) >= {name for name, _ in FEATURES}

@@ -1,4 +1,4 @@
-"""A TCP proxy before a Redis, for tests: counts round trips, and can hold back or drip what the server says."""
+"""A TCP proxy before a Redis, for tests: counts what it is asked, and can hold back or drip what the server says."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import socket
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+_COMMAND: Final = b"\r\nHMGET\r\n"
 
 
 class CountingProxy:
-    """Forwards one server on a port of its own.
-
-    A round trip is a stretch of client bytes that follows server bytes (or the beginning of a connection): what was
-    sent in one go, however many commands it holds, counts once.
-    """
+    """Forwards one server on a port of its own."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -23,12 +21,16 @@ class CountingProxy:
         self._stopping = threading.Event()
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
-        self.round_trips = 0
+        self.commands = 0
+        """HMGETs that clients have sent."""
         self.connections = 0
         self.ended = 0
         """Connections whose client has been told that the server ended them."""
         self.silent = False
         """While true, nothing that the server says is passed on."""
+        self.silent_until_commands = 0
+        """Nothing that the server says is passed on before so many `commands` have come. Whoever waits for an answer
+        before it has sent them all waits for ever, so an answer proves that they were sent in one round trip."""
         self.drip_s = 0.0
         """If above 0, the server's bytes are passed on one by one, so many seconds apart."""
         threading.Thread(target=self._accept, daemon=True).start()
@@ -53,28 +55,24 @@ class CountingProxy:
             with self._lock:
                 self.connections += 1
                 self._sockets += [client, server]
-            turn = _Turn()
-            threading.Thread(target=self._upstream, args=(client, server, turn), daemon=True).start()
-            threading.Thread(target=self._downstream, args=(server, client, turn), daemon=True).start()
+            threading.Thread(target=self._upstream, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._downstream, args=(server, client), daemon=True).start()
 
-    def _upstream(self, client: socket.socket, server: socket.socket, turn: _Turn) -> None:
-        try:
+    def _upstream(self, client: socket.socket, server: socket.socket) -> None:
+        seen = b""
+        with contextlib.suppress(OSError):
             while data := client.recv(65536):
+                seen += data
                 with self._lock:
-                    if not turn.of_client:
-                        turn.of_client = True
-                        self.round_trips += 1
+                    self.commands += seen.count(_COMMAND)
+                seen = seen[seen.rfind(_COMMAND) + len(_COMMAND) :] if _COMMAND in seen else seen[-len(_COMMAND) :]
                 server.sendall(data)
-        except OSError:
-            pass
         _end(server)
 
-    def _downstream(self, server: socket.socket, client: socket.socket, turn: _Turn) -> None:
-        try:
+    def _downstream(self, server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
             while data := server.recv(65536):
-                with self._lock:
-                    turn.of_client = False
-                while self.silent and not self._stopping.is_set():
+                while self._holds_back() and not self._stopping.is_set():
                     time.sleep(0.005)
                 if self.drip_s:
                     for byte in data:
@@ -82,11 +80,12 @@ class CountingProxy:
                         time.sleep(self.drip_s)
                 else:
                     client.sendall(data)
-        except OSError:
-            pass
         _end(client)
         with self._lock:
             self.ended += 1
+
+    def _holds_back(self) -> bool:
+        return self.silent or self.commands < self.silent_until_commands
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +103,3 @@ class CountingProxy:
 def _end(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)  # closing alone says nothing while another thread still reads
-
-
-class _Turn:
-    of_client = False

@@ -51,6 +51,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "an empty job name": ({"job_name": ""}, "job_name", "length >= 1"),
     "a long job name": ({"job_name": "n" * 513}, "job_name", "length <= 512"),
     "an empty stem": ({"job_family": ""}, "job_family", "length >= 1"),
+    "a blank stem": ({"job_family": " \t"}, "job_family", "regex"),
     "a slash in the model type": ({"model_type": "vision/resnet"}, "model_type", "vision/resnet"),
     "no hardware": ({"hardware_type": ...}, "hardware_type", "required"),
     "a naive time": ({"submitted_at": "2026-03-01T00:00:00"}, "submitted_at", "timezone"),

@@ -50,7 +50,8 @@ class CompletionEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     attempt_id: Annotated[Name, msgspec.Meta(description="unique for one launch of a job")]
     job_name: Annotated[LongName, msgspec.Meta(description="as submitted; the job family is derived from it")]
     job_family: Annotated[
-        LongName | None, msgspec.Meta(description="stem of the job family, instead of the derived one")
+        Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"\S")] | None,
+        msgspec.Meta(description="stem of the job family, instead of the derived one; not blank"),
     ] = None
     model_type: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[^/]+$", description="without /")]
     hardware_type: Annotated[Name, msgspec.Meta(description="accelerator, as the launcher names its candidates")]

@@ -49,7 +49,8 @@ def open_feature_store(settings: Settings, registry: Path | None = None) -> Feat
         values["registry"] = (given if isinstance(given, dict) else {}) | {"path": str(registry.resolve())}
     config = RepoConfig(**values)
     config.repo_path = repository
-    return FeatureStore(config=config)
+    # Without its own repo_path, Feast would look for a relative registry in the working directory.
+    return FeatureStore(repo_path=str(repository), config=config)
 
 
 def apply_definitions(store: FeatureStore, settings: Settings) -> None:

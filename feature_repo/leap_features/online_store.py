@@ -287,7 +287,9 @@ def _require_entities(
     needed = {entity: view.name for view in views for entity in getattr(view, "entities", ())}
     if needed.keys() - applied:
         gone = {entity.name for entity in entities_to_delete}
-        applied |= {entity.name for entity in FeatureStore(config=config).list_entities()} - gone
+        repository = str(config.repo_path) if config.repo_path else None
+        registered = FeatureStore(repo_path=repository, config=config).list_entities()
+        applied |= {entity.name for entity in registered} - gone
     for entity, view in needed.items():
         if entity not in applied:
             raise OnlineStoreError(

@@ -210,7 +210,8 @@ class _Channel:
         if not self._put_on_the_wire(request):
             return
         try:
-            connection.send_packed_command(connection.pack_commands(request.commands), check_health=False)
+            packed = b"".join(connection.pack_commands(request.commands))
+            connection.send_packed_command([packed], check_health=False)
             request.replies = [connection.read_response(disable_decoding=True) for _ in request.commands]
         finally:
             if self._took_too_long(request):

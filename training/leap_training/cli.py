@@ -78,7 +78,7 @@ def train_command(
             catalogue=CATALOGUE,
             project=settings.project,
             family_rule=rules.version,
-            family_rules=Path(settings.family_rules).read_text() if settings.family_rules else "",
+            family_rules=Path(settings.family_rules).read_text(encoding="utf-8") if settings.family_rules else "",
             before=before,
             set_aside=read.set_aside,
             metrics=metrics,

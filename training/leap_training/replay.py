@@ -17,8 +17,6 @@ from leap_streams.producer import CompletionProducer, QueueFull
 from leap_training.past_runs import PastRun
 
 QUEUE_WAIT_S: Final = 60.0
-"""How long a full local queue may stay full before the broker is given up."""
-
 FLUSH_S: Final = 120.0
 
 
@@ -52,29 +50,33 @@ def replay(
     runs: Iterable[Completed],
     *,
     at_completion: bool,
+    queue_wait_s: float = QUEUE_WAIT_S,
+    flush_s: float = FLUSH_S,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> Replayed:
     """Send `runs` through `producer` and wait until the broker has them.
 
     Args:
         at_completion: give each record the time of its completion, for a topic whose record times are the producers'.
+        queue_wait_s: how long a full local queue may stay full before the broker is given up.
+        flush_s: how long to wait at the end for what the broker has not acknowledged.
     """
     began = time.monotonic()
     sent = 0
     given_up = False
     for completed_us, _, raw in runs:
         if not given_up:
-            given_up = not _send(producer, raw, completed_us if at_completion else None)
+            given_up = not _send(producer, raw, completed_us if at_completion else None, queue_wait_s)
         sent += 1
         progress(1)
-    waiting = producer.flush(0 if given_up else FLUSH_S)
+    waiting = producer.flush(0 if given_up else flush_s)
     left = sent - producer.sent - producer.failed
     return Replayed(sent, producer.sent, producer.failed, max(waiting, left), time.monotonic() - began)
 
 
-def _send(producer: CompletionProducer, raw: bytes, timestamp_us: int | None) -> bool:
+def _send(producer: CompletionProducer, raw: bytes, timestamp_us: int | None, queue_wait_s: float) -> bool:
     """Hand over one event; False if the local queue stays full for too long."""
-    deadline = time.monotonic() + QUEUE_WAIT_S
+    deadline = time.monotonic() + queue_wait_s
     while True:
         try:
             producer.send_encoded(raw, replay=True, timestamp_us=timestamp_us)

@@ -89,10 +89,15 @@ def replay_command(runs: Path, mapping_path: Path, rejects_path: Path | None) ->
     A running worker takes them in however late they are, and counts no attempt twice.
     """
     from leap_streams.producer import CompletionProducer  # noqa: PLC0415  # `--help` needs no Kafka client
+    from leap_streams.topic_bounds import topic_bounds  # noqa: PLC0415
     from leap_training.replay import in_order, replay  # noqa: PLC0415
 
     with _explained():
         settings = Settings.from_env()
+        if topic_bounds(settings) is None:
+            raise click.ClickException(
+                f"no topic {settings.topic} at {settings.kafka_brokers}: `leap init` makes it, `leap up` starts a broker"
+            )
         with _converted(runs, mapping_path, rejects_path or _beside(runs)) as (events, rejects):
             ordered = in_order(events)
     _show_rejects(rejects)

@@ -67,6 +67,9 @@ def test_history_relative_to_the_folder_above_the_repository_is_found(
     apply_definitions(store, settings)
     assert (tmp_path / "data/history/hardware_specs/catalogue.parquet").exists()
     assert store.get_feature_view("family_history").batch_source.path == "../data/history/family_history"
+    assert (repository / "data/registry.db").exists()
+    store.apply([store.get_feature_view("hardware_specs")])  # Its entity is looked up in that registry.
+    assert not (tmp_path / "data/registry.db").exists()
     # From elsewhere it would be another folder to Feast than to the rest of LEAP.
     monkeypatch.chdir(repository)
     elsewhere = Settings(feature_repo=".", project=deployment.project, redis_url=deployment.redis_url)

@@ -46,7 +46,7 @@ def written(settings: Settings, out: Path, **options: Any) -> tuple[Written, lis
 
 
 def fleet(seed: int) -> list[Recorded]:
-    """Attempts of a small fleet, in the order in which they were recorded; duplicates, late events and odd clocks too."""
+    """Attempts of a small fleet in the order of recording, with duplicates, late events and odd clocks."""
     draw = random.Random(seed)
     sent: list[tuple[int, bool, CompletionEvent]] = []
     for number in range(400):
@@ -191,9 +191,7 @@ def test_a_family_without_an_earlier_run_is_kept(deployment: Settings, tmp_path:
 def test_only_attempts_submitted_in_the_time_asked_for_are_taken(deployment: Settings, tmp_path: Path) -> None:
     write_events(deployment.archive, [event(f"a{day}", day * 24 * 60) for day in range(5)])
     first = BASE - timedelta(hours=2) + timedelta(days=1)
-    made, rows = written(
-        deployment, tmp_path / "training.parquet", start=first, end=first + timedelta(days=2)
-    )
+    made, rows = written(deployment, tmp_path / "training.parquet", start=first, end=first + timedelta(days=2))
     assert [row["attempt_id"] for row in rows] == ["a1", "a2"]
     assert (made.outside, rows[0]["family_history__count"]) == (3, 1)
 

@@ -336,9 +336,11 @@ def test_rank_takes_one_round_trip_for_22_candidates(
         candidates += [SLOW, FAST, "P100-PCIe-16", "MI300X", "B200-SXM-180", "A10"]
         assert len(candidates) == 22
         predictor.rank(JOB, candidates)  # the connection is made, with its handshake
-        before = proxy.round_trips
+        whole = 2 + 1 + 3 * 22  # meta twice, the family, three levels with the hardware in their key
+        before = proxy.commands
+        proxy.silent_until_commands = before + whole
         assert len(predictor.rank(JOB, candidates)) == 22
-        assert proxy.round_trips == before + 1
+        assert proxy.commands == before + whole
 
 
 def test_child_after_a_fork_ranks_and_reloads(
