@@ -79,7 +79,7 @@ def to_record(
         "log_batch": run.log_batch,
         "digest": content_digest(event),
         "job_family": family.family_of_event(event, rules),
-        "family_given": event.job_family is not None,
+        "family_given": _family_is_given(event),
         "family_rule": rules.version,
         "unknown_hardware": event.hardware_type not in hardware.CATALOGUE,
         "schema_version": event.schema_version,
@@ -94,13 +94,18 @@ def to_record(
         "throughput": event.throughput,
         "trainer_count": event.trainer_count,
         "reader_count": event.reader_count,
-        "batch_size": float(event.batch_size),
-        "device_hours": float(event.device_hours),
+        "batch_size": event.batch_size,
+        "device_hours": event.device_hours,
         "eligible_hardware": list(event.eligible_hardware),
         "config": _json.encode(event.config).decode(),
         "architecture": _json.encode(event.architecture).decode(),
         "ranking": None if event.ranking is None else _json.encode(event.ranking).decode(),
     }
+
+
+def _family_is_given(event: CompletionEvent) -> bool:
+    """Whether the family does not depend on the family rules; a blank stem counts as none."""
+    return event.job_family is not None and bool(event.job_family.removeprefix(f"{event.model_type}/").strip())
 
 
 def arrow_schema() -> pa.Schema:

@@ -32,10 +32,14 @@ class CommandEntry:
 COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "archive": CommandEntry("leap_streams.cli:archive_command", "Run the archive: every event to Parquet.", "streams"),
     "audit": CommandEntry("leap_streams.cli:audit_command", "Compare the online store with the archive.", "all"),
-    "dataset": CommandEntry("leap_training.run_commands:dataset_command", "Write a point-in-time training set.", "training"),
+    "dataset": CommandEntry(
+        "leap_training.run_commands:dataset_command", "Write a point-in-time training set.", "training"
+    ),
     "evaluate": CommandEntry("leap_training.cli:evaluate_command", "Judge predictions of later attempts.", "training"),
     "history": CommandEntry("leap_features.cli:history_group", "Build history rows from the archive.", "training"),
-    "import": CommandEntry("leap_training.run_commands:import_command", "Turn a table of past runs into archive.", "training"),
+    "import": CommandEntry(
+        "leap_training.run_commands:import_command", "Turn a table of past runs into archive.", "training"
+    ),
     "init": CommandEntry("leap_streams.cli:init_command", "Make the topics and the store's metadata.", "streams"),
     "rank": CommandEntry("leap_predictor.cli:rank_command", "Rank candidate hardware types for a job."),
     "rebuild": CommandEntry("leap_streams.cli:rebuild_command", "Fill the online store from the archive.", "all"),

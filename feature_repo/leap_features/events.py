@@ -64,8 +64,11 @@ class CompletionEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = None
     trainer_count: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
     reader_count: Count = 0
-    batch_size: Annotated[NonNegative, msgspec.Meta(description="samples per trainer and step; may be a fraction")] = 0
-    device_hours: NonNegative = 0
+    # Floats, like every given value: an integer would be written otherwise into a row's state.
+    batch_size: Annotated[NonNegative, msgspec.Meta(description="samples per trainer and step; may be a fraction")] = (
+        0.0
+    )
+    device_hours: NonNegative = 0.0
     eligible_hardware: Annotated[
         tuple[Name, ...], msgspec.Meta(description="the candidates at submission, may be empty")
     ] = ()

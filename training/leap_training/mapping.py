@@ -16,7 +16,6 @@ from typing import Any, Final, TypeGuard
 import msgspec
 
 from leap_features.events import SCHEMA_VERSION, CompletionEvent, InvalidEvent, decode, encode
-from leap_features.family import FamilyError, family_of_event
 from leap_training import cells
 
 Row = Mapping[str, object]
@@ -160,11 +159,8 @@ class RunMapping:
             if self._derive_hours:
                 hours = (event.completed_at - event.started_at).total_seconds() / 3600 * event.trainer_count
                 event = decode(encode(msgspec.structs.replace(event, device_hours=hours)))
-            family_of_event(event)
         except InvalidEvent as error:
             raise RowRejected(error.rule, document.get(error.rule), str(error)) from None
-        except FamilyError as error:
-            raise RowRejected("job_family", document.get("job_family"), str(error)) from None
         return event
 
     def check_columns(self, columns: list[str] | None) -> None:

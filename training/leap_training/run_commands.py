@@ -96,7 +96,8 @@ def replay_command(runs: Path, mapping_path: Path, rejects_path: Path | None) ->
         settings = Settings.from_env()
         if topic_bounds(settings) is None:
             raise click.ClickException(
-                f"no topic {settings.topic} at {settings.kafka_brokers}: `leap init` makes it, `leap up` starts a broker"
+                f"no topic {settings.topic} at {settings.kafka_brokers}: `leap init` makes it, `leap up` "
+                "starts a broker with it"
             )
         with _converted(runs, mapping_path, rejects_path or _beside(runs)) as (events, rejects):
             ordered = in_order(events)

@@ -139,6 +139,14 @@ def test_rows_that_the_worker_has_not_come_to_are_shown_apart(rebuilt: Settings,
     assert (result.behind, result.only_archive, result.different) == (0, 3, 4)
 
 
+def test_what_an_event_leaves_out_is_the_same_on_both_sides(rebuilt: Settings) -> None:
+    bare = event("bare", 10, batch_size=..., reader_count=..., device_hours=..., config=..., eligible_hardware=...)
+    take_in(rebuilt, Delivery(0, 5, to_us(bare.completed_at), encode(bare)))
+    write_events(rebuilt.archive, [bare], first=5)
+    result = audited(rebuilt)
+    assert (result.equal, result.total) == (13, 13), result.first
+
+
 def test_without_meta_there_is_nothing_to_compare(deployment: Settings) -> None:
     write_events(deployment.archive, [event("a")])
     with pytest.raises(Halt, match="`leap init` makes it"):

@@ -59,6 +59,13 @@ def test_an_attempt_that_did_not_succeed_has_no_logarithm_of_throughput(tmp_path
     assert row["unknown_hardware"]
 
 
+@pytest.mark.parametrize(("stem", "given"), [(None, False), ("own", True), ("ranker/own", True), ("ranker/", False)])
+def test_a_family_counts_as_given_where_the_rules_have_no_say(tmp_path: Path, stem: str | None, given: bool) -> None:
+    (row,) = pq.read_table(write_events(tmp_path, [event("a", job_family=stem)])).to_pylist()
+    assert row["family_given"] is given
+    assert row["job_family"] == ("ranker/own" if given else "ranker/ranker-prod")
+
+
 def test_a_segment_is_never_overwritten(tmp_path: Path) -> None:
     path = write_events(tmp_path, [event("a")])
     before = path.read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import tomllib
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -190,8 +191,9 @@ def test_a_row_that_breaks_a_rule_names_it(row: dict[str, str], rule: str) -> No
     assert rejected(row).rule == rule
 
 
-def test_a_blank_family_is_rejected() -> None:
-    assert rejected({"fam": "ranker/"}, job_family="{fam}").rule == "job_family"
+def test_an_empty_cell_of_the_family_leaves_it_to_the_job_name() -> None:
+    assert event_of({"fam": " "}, job_family="{fam}").job_family is None
+    assert event_of({"fam": "own"}, job_family="{fam}").job_family == "own"
 
 
 @pytest.mark.parametrize(
@@ -279,6 +281,7 @@ def test_the_example_for_mlperf_fits_its_data() -> None:
 def test_the_example_for_gavel_fits_its_data() -> None:
     scaled, without_batch = examples("gavel", GAVEL)
     assert (scaled.attempt_id, scaled.throughput) == ("gavel/LM/k80_unconsolidated/5.0/2", 162.5)
+    assert (scaled.hardware_type, without_batch.hardware_type) == ("K80-spread", "K80")
     assert (without_batch.attempt_id, without_batch.batch_size) == ("gavel/A3C/k80//1", 0)
     assert without_batch.throughput == 3.5
 
@@ -289,3 +292,9 @@ def test_the_example_for_llm_foundry_fits_its_data() -> None:
     assert run.throughput == 515636 / 2048
     assert run.config["activation_checkpointing"] is True
     assert run.architecture == {"parameters": 64862437376.0}
+
+
+def test_the_mapping_in_the_documentation_is_one() -> None:
+    page = (DOCS.parent / "imports.md").read_text(encoding="utf-8")
+    document = page.partition("```toml\n")[2].partition("```")[0]
+    assert {"cluster", "run_id", "kilosamples_per_s", "nodes"} <= RunMapping(tomllib.loads(document)).columns
