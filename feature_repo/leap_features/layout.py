@@ -23,6 +23,7 @@ _U32: Final = struct.Struct("<I")
 _TWO_U32: Final = struct.Struct("<2I")
 _I64: Final = struct.Struct("<q")
 _F64: Final = struct.Struct("<d")
+_FLOAT64: Final = struct.Struct("<Bd")
 _INT64_HEADER: Final = _TWO_U32.pack(_INT64, 8)
 _MASK: Final = 0xFFFFFFFF
 
@@ -115,12 +116,12 @@ def encode_value(value: Value) -> bytes:
     """`value` as a serialized `feast.types.Value`: str → String, int → Int64, float → Float64, None → nothing set."""
     if value is None:
         return b""
+    if isinstance(value, float):
+        return _FLOAT64.pack(0x29, value)
     if isinstance(value, str):
         text = value.encode()
         return b"\x12" + _varint(len(text)) + text
-    if isinstance(value, int):
-        return b"\x20" + _varint(value & 0xFFFFFFFFFFFFFFFF)
-    return b"\x29" + _F64.pack(value)
+    return b"\x20" + _varint(value & 0xFFFFFFFFFFFFFFFF)
 
 
 def decode_value(raw: bytes | None) -> Value:

@@ -16,7 +16,7 @@ A crash after any step leaves a store from which the same batch, done again, giv
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from leap_features import family, layout, levels
@@ -304,7 +304,8 @@ class HistoryWriter:
             changed = [(entry, row) for entry in pending if (row := entry.folded()) is not entry.row]
             if not changed:
                 return written, conflicts
-            replies = self._store.call([self._write_command(entry, row, session) for entry, row in changed])
+            expected = cache(session.expected)
+            replies = self._store.call([self._write_command(entry, row, expected) for entry, row in changed])
             if REFUSED in replies:
                 raise Refused("another generation or checkpoint in the store")
             pending = [entry for (entry, _), reply in zip(changed, replies, strict=True) if reply == CONFLICT]
@@ -316,10 +317,12 @@ class HistoryWriter:
                 entry.row, entry.version = entry.view.stored(reply)
         raise Unavailable(f"{len(pending)} rows were changed by another writer {MAX_CONFLICTS} times in a row")
 
-    def _write_command(self, entry: _Entry, row: Row, session: Session) -> tuple[bytes, ...]:
-        partitions = dict.fromkeys(contribution.position.partition for contribution in entry.contributions)
+    def _write_command(
+        self, entry: _Entry, row: Row, expected: Callable[[frozenset[int]], list[bytes]]
+    ) -> tuple[bytes, ...]:
+        partitions = frozenset([contribution.position.partition for contribution in entry.contributions])
         return self._store.write_row_command(
-            entry.key, session.expected(partitions), entry.view.version, entry.version, entry.view.write(row)
+            entry.key, expected(partitions), entry.view.version, entry.version, entry.view.write(row)
         )
 
 

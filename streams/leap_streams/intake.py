@@ -21,9 +21,11 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import faust
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode.services import WaitResults
 
 from leap_features.settings import Settings
 from leap_streams.cursor import Cursor, Verdict
+from leap_streams.eager import Finished, begin
 from leap_streams.faults import Halt, Refused, Unavailable
 from leap_streams.history_writer import Delivery
 from leap_streams.kafka import REPLAY_HEADER
@@ -75,6 +77,16 @@ class _Consumer(driver.Consumer):
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:
+        # Called for every record, to hand it over unless the flow is suspended meanwhile.
+        first, *others = coros
+        begun = begin(first)
+        if not isinstance(begun, Finished):
+            return await super().wait_first(begun, *others, timeout=timeout)
+        for other in others:
+            other.close()
+        return WaitResults([first], [begun.result], self.should_stop)
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
         app = cast(IntakeApp, self.app)
