@@ -22,6 +22,7 @@ from leap_features.events import (
 
 DAY_US = 86_400_000_000
 
+
 @pytest.mark.parametrize(("changes", "rule", "named"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_rule_is_named_with_the_value(changes: dict[str, object], rule: str, named: str) -> None:
     with pytest.raises(InvalidEvent) as caught:
