@@ -16,6 +16,7 @@ Imported runs lie in epochs of their own, 1, 2, 3, …; live epochs begin at `FI
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -164,7 +165,10 @@ def _durable_directory(root: Path, *parts: str) -> Path:
     for part in parts:
         parent, directory = directory, directory / part
         if not directory.is_dir():
-            directory.mkdir(exist_ok=True)
+            try:
+                directory.mkdir(exist_ok=True)
+            except FileExistsError:  # which would say that the segment is there
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
             _sync_directory(parent)
     return directory
 
@@ -219,21 +223,24 @@ def _epochs(root: Path) -> list[tuple[int, Path]]:
     return [(int(m[1]), entry) for entry in root.iterdir() if (m := _EPOCH.fullmatch(entry.name)) and entry.is_dir()]
 
 
-def check_complete(root: Path | str, still_in_topic: Mapping[tuple[int, int], int] | None = None) -> None:
-    """Check that the archive lacks no event.
+def check_complete(root: Path | str, still_in_topic: Mapping[tuple[int, int], int] | None = None) -> list[Segment]:
+    """Check that the archive lacks no event; its segments, as they were when it was checked.
 
     Args:
         still_in_topic: (epoch, partition) → first offset that the topic still has. What the topic has lost the archive
             must have.
 
     Raises:
-        ArchiveHole: there is a gap between two segments, an import does not begin at offset 0, or the archive ends
-            before the topic's first offset.
+        ArchiveHole: there is a gap between two segments, an import does not begin at offset 0, or the archive begins
+            after the topic's first offset or ends before it.
     """
+    found = segments(root)
     ends: dict[tuple[int, int], int] = {}
-    for epoch, partition, first, last, path in segments(root):
+    for epoch, partition, first, last, path in found:
         lane = (epoch, partition)
-        end = ends.get(lane, 0 if epoch < FIRST_LIVE_EPOCH else first)
+        # A live epoch begins where the topic began when it was first archived: not after what it has now.
+        begin = 0 if epoch < FIRST_LIVE_EPOCH else min(first, (still_in_topic or {}).get(lane, first))
+        end = ends.get(lane, begin)
         if first > end:
             raise ArchiveHole(*lane, end, first - 1, f"{path.name} comes next; restore the segments before it")
         ends[lane] = max(end, last + 1)
@@ -242,6 +249,7 @@ def check_complete(root: Path | str, still_in_topic: Mapping[tuple[int, int], in
         if end < first:
             why = "the topic has deleted them already; a longer retention, or an archive that is never down for longer"
             raise ArchiveHole(epoch, partition, end, first - 1, why)
+    return found
 
 
 def end_offsets(root: Path | str, epoch: int) -> dict[int, int]:

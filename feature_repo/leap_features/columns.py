@@ -7,6 +7,7 @@ A set of columns maps a name to an array with one entry per row. Names are those
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ def column(columns: Columns, name: str) -> NDArray[Any]:
 
 
 def numbers(columns: Columns, name: str) -> NDArray[np.float64]:
-    """The column `name` as floats; None, NaN and infinities become NaN.
+    """The column `name` as floats; None, NaN, infinities and integers beyond a float become NaN.
 
     Raises:
         MissingColumn: it is not there.
@@ -57,9 +58,19 @@ def numbers(columns: Columns, name: str) -> NDArray[np.float64]:
         text = next((value for value in values.tolist() if isinstance(value, str | bytes)), None)
         if text is not None:
             raise ValueError(f"column {name!r} must hold numbers, got the text {text!r}")
-    result = values.astype(np.float64)  # a copy; None becomes NaN
+    try:
+        result = values.astype(np.float64)  # a copy; None becomes NaN
+    except OverflowError:  # an integer that no float is near to
+        result = np.array([_float(value) for value in values.tolist()])
     result[np.isinf(result)] = np.nan
     return result
+
+
+def _float(value: float | None) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.nan
 
 
 def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:

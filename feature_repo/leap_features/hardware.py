@@ -4,7 +4,7 @@
 
 | column | meaning |
 |---|---|
-| name | canonical name: the `hardware_type` under which history is kept |
+| name | canonical name, one of those that events and launchers may call the `hardware_type` |
 | aliases | other names of the same thing, joined by `|` |
 | vendor, architecture, form_factor | as the maker writes them |
 | released | year-month in which the maker announced it |
@@ -23,6 +23,9 @@ cost_source says otherwise |
 A number that nobody publishes is empty in the file and `None` here, never zero. "One accelerator" is what a trainer
 runs on: a GPU (half a K80 card), a whole MI250X module, a TPU chip (not a core). A bare name such as `A100` or `H100`
 means the SXM part with most memory that is common under it (80 GB for both), `V100` and `P100` the 16 GB parts.
+
+History is kept under the name that an event gives, so a fleet calls a type by one name throughout; the catalogue only
+says what is known of it, by whichever of its names.
 
 Prices change and differ by contract: they are a default to rank with, made to be replaced. A file with the columns
 `name` and `hourly_cost_usd` alone is enough for that (see `load`).
@@ -210,7 +213,7 @@ def _header(cells: list[str], at: str) -> list[str]:
 def _row(cells: dict[str, str], at: str, source: str, base: Catalogue) -> Hardware:
     given = _name(cells["name"], at, "name")
     known = base.lookup(given)
-    # The spelling of `base` stays: history is kept under it.
+    # The spelling of `base` stays, since that of a price list says nothing.
     name = given if known is None else known.name
     fields: dict[str, Any] = {"name": name}
     if "aliases" in cells:

@@ -67,8 +67,7 @@ def build(
         HistoryError: another build is at work, or something else lies in the history directory.
     """
     root = Path(history_root)
-    archive.check_complete(archive_root)
-    found = archive.segments(archive_root)
+    found = archive.check_complete(archive_root)
     (root / BUILDS).mkdir(parents=True, exist_ok=True)
     with _alone(root):
         served = _served(root)

@@ -162,6 +162,8 @@ def decode_timestamp(raw: bytes) -> int:
     Raises:
         LayoutError: the bytes are no timestamp.
     """
+    if len(raw) > 22:  # two tags, each with an integer of at most 10 bytes
+        raise LayoutError(f"not a timestamp: {raw[:64]!r}")
     fields = {0x08: 0, 0x10: 0}
     at = 0
     try:
@@ -191,13 +193,14 @@ def _varint(number: int) -> bytes:
 
 def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
-    while True:
+    while shift < 70:  # 10 bytes at most; without an end, garbage would be read for ever longer
         byte = raw[at]
         at += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
+    raise LayoutError(f"not a variable-length integer: {raw[:64]!r}")
 
 
 def _murmur3(data: bytes) -> int:

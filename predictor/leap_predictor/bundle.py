@@ -130,7 +130,7 @@ def current_id(bundles: Path) -> str:
         BundleError: there is none yet, or `current` is damaged.
     """
     if (bundles / MANIFEST).is_file():
-        return bundles.name
+        return bundles.resolve().name  # "." and a link to a bundle have other names than it
     path = bundles / CURRENT
     try:
         with path.open("rb") as file:

@@ -59,7 +59,7 @@ def rank_command(
         )
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise click.ClickException(f"the job must be one JSON object: {error}") from error
     except ValueError as error:
         raise click.ClickException(f"{redact_url(url)}: {error}") from error

@@ -87,12 +87,13 @@ class HistoryReader:
         """
         if self._closed:
             raise StoreError("the reader is closed")
+        until = time.monotonic() + within_s
         asked = HistoryRequest(self._project, views, subjects)
         breaker = self._breaker
         if (closed_door := breaker.allow()) is not None:
             raise StoreError(f"the store is {closed_door}")
         try:
-            replies = self._channel.exchange(asked.commands, within_s)
+            replies = self._channel.exchange(asked.commands, until - time.monotonic())
         except StoreError as error:
             breaker.failed(str(error))
             raise

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import reprlib
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import msgspec
 
-MAX_CANDIDATES: Final = 1_000
-"""More than any fleet has hardware types; a longer list is a mistake and would not be answered in time."""
+from leap_features.columns import CONFIG_PREFIX
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+MAX_CANDIDATES: Final = 256
+"""More than any fleet has hardware types; more different ones are a mistake and would not be answered in time."""
+MAX_CONFIG_KEYS: Final = 10_000
+"""A completion event has no room for more."""
+MAX_REPEATED: Final = 20_000
+"""Length of a list of candidates with repetitions (one per host, say): a list without an end is not an endless wait."""
+
 LongName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+ConfigValue = bool | int | float | str | None
 MAX_COUNT: Final = 2**31 - 1
 
 
@@ -43,13 +50,18 @@ class InvalidJob(ValueError):
 
 class _Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job_name: LongName
-    model_type: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[^/]+$")]
+    # A lone surrogate cannot be part of a key of the store.
+    model_type: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^/\ud800-\udfff]+$")]
     trainer_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
     batch_size: Annotated[float, msgspec.Meta(ge=0)] | None = None
     reader_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
-    config: dict[str, bool | int | float | str | None] = {}
+    config: Annotated[dict[str, ConfigValue], msgspec.Meta(max_length=MAX_CONFIG_KEYS)] = {}
     job_family: LongName | None = None
 
+
+# Unlike repr(), it takes no longer for a value of any size, and never fails.
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 200
 
 _FIELDS: Final = tuple(item.name for item in dataclasses.fields(Job))
 
@@ -73,28 +85,62 @@ def checked_job(job: Job | Mapping[str, object]) -> Job:
     return Job(**{name: getattr(good, name) for name in _FIELDS})
 
 
+def _shown(value: object) -> str:
+    return _short.repr(value[:200] if isinstance(value, bytes) else value)[:200]
+
+
+def _is_config_value(value: object) -> bool:
+    try:
+        msgspec.convert(value, ConfigValue)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def _explain(problem: str, plain: Mapping[str, object]) -> str:
     rule, _, path = problem.partition(" - at `$.")
     name = path.rstrip("`")
     if not name:
         return f"job: {rule[:1].lower()}{rule[1:]}"
-    shown = repr(plain.get(name, "…"))[:200]
-    return f"job: {name} = {shown}: {rule[:1].lower()}{rule[1:]}"
+    value = plain.get(name, "…")
+    config = plain.get("config")
+    if name == "config[...]" and isinstance(config, Mapping):  # msgspec does not say which key it is
+        key, value = next((key, value) for key, value in config.items() if not _is_config_value(value))
+        name = f"config.{key}"
+    return f"job: {name} = {_shown(value)}: {rule[:1].lower()}{rule[1:]}"
 
 
-def checked_candidates(candidates: Iterable[str]) -> tuple[str, ...]:
-    """The candidates, each once, in the order given.
+def checked_candidates(candidates: Iterable[str]) -> dict[str, str | None]:
+    """The candidates, each once, in the order given, with None; what is no name of a candidate, with the rule for one.
 
     Raises:
-        InvalidJob: not a list of names, or too long.
+        InvalidJob: not a list, or too long.
     """
     if isinstance(candidates, str | bytes) or not isinstance(candidates, Iterable):
-        raise InvalidJob(f"candidates must be a list of hardware types, got {candidates!r:.200}")
-    seen: dict[str, None] = {}
-    for candidate in candidates:
-        if not isinstance(candidate, str) or not 1 <= len(candidate) <= 128:
-            raise InvalidJob(f"a candidate must be a name of 1–128 characters, got {candidate!r:.200}")
-        seen[candidate] = None
-        if len(seen) > MAX_CANDIDATES:
-            raise InvalidJob(f"candidates must be at most {MAX_CANDIDATES}")
-    return tuple(seen)
+        raise InvalidJob(f"candidates must be a list of hardware types, got {_shown(candidates)}")
+    seen: dict[str, str | None] = {}
+    for number, candidate in enumerate(candidates, 1):
+        if isinstance(candidate, str) and 1 <= len(candidate) <= 128:
+            seen[candidate] = None
+        else:
+            seen.setdefault(_shown(candidate), "a candidate must be a name of 1–128 characters")
+        if len(seen) > MAX_CANDIDATES or number > MAX_REPEATED:
+            raise InvalidJob(
+                f"candidates must be at most {MAX_CANDIDATES} different ones and {MAX_REPEATED} in all: "
+                "give each hardware type once"
+            )
+    return seen
+
+
+def check_config(config: Mapping[str, object], features: Iterable[str], categories: Container[str]) -> None:
+    """Check that the keys of `config` that are `features` of a model and no categories hold numbers.
+
+    Raises:
+        InvalidJob: one holds text.
+    """
+    for name in features:
+        if name.startswith(CONFIG_PREFIX) and name not in categories:
+            value = config.get(name.removeprefix(CONFIG_PREFIX))
+            if isinstance(value, str):
+                key = name.removeprefix(CONFIG_PREFIX)
+                raise InvalidJob(f"job: config.{key} = {_shown(value)}: the model was trained on numbers there")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ from leap_predictor.errors import PolicyError, StoreError, StoreTimeout
 from leap_predictor.explanation import CandidateReport, Choice, Explanation, Reason
 from leap_predictor.history_reader import HistoryReader
 from leap_predictor.history_request import Reading
-from leap_predictor.job import InvalidJob, Job, checked_candidates, checked_job
+from leap_predictor.job import InvalidJob, Job, check_config, checked_candidates, checked_job
 from leap_predictor.policy import Policy, read_policy
 from leap_predictor.ranking import eligible, order, reports
 from leap_predictor.reloading import Reloader, Reloading
@@ -162,7 +163,9 @@ class Predictor:
             return found.explanation((), end.reason, str(end))
         except Exception as error:  # the launcher must go on, whatever went wrong here
             _log.exception("ranking failed")
-            return found.explanation((), Reason.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+            # Unlike str(), it holds for an error that cannot be printed.
+            said = traceback.format_exception_only(error)[-1].strip()
+            return found.explanation((), Reason.INTERNAL_ERROR, said)
         return found.explanation(choices)
 
     def _choices(
@@ -179,23 +182,26 @@ class Predictor:
         bundle, policy = self._served(found)
         try:
             job, names = checked_job(asked_job), checked_candidates(asked_candidates)
+            check_config(job.config, bundle.model.features, bundle.model.categories)
             found.job_family = bundle.family_of(job.model_type, job.job_name, job.job_family)
         except (InvalidJob, FamilyError) as error:
             raise _NoAnswer(Reason.JOB_INVALID, str(error)) from error
-        found.names = names
+        found.names = tuple(names)
+        found.drop({name: why for name, why in names.items() if why is not None})
         if not names:
             raise _NoAnswer(Reason.NO_CANDIDATES, "the list of candidates is empty")
         if not policy.enables(job.model_type):
             raise _NoAnswer(
                 Reason.MODEL_TYPE_NOT_ENABLED, f"the policy does not enable the model type {job.model_type!r}"
             )
-        candidates, dropped = eligible(names, bundle.catalogue, policy)
+        candidates, dropped = eligible([name for name, why in names.items() if why is None], bundle.catalogue, policy)
         found.drop(dropped)
         if not candidates:
             raise _NoAnswer(Reason.NO_CANDIDATE_LEFT, found.all_dropped())
         types = [candidate.hardware_type for candidate in candidates]
         subjects = [_Subject(found.job_family, job.model_type, name, job.trainer_count) for name in types]
         reading = self._history(bundle, subjects, deadline)
+        self._check_time(deadline, "reading history")
         columns = candidate_columns(
             job,
             types,
@@ -212,11 +218,14 @@ class Predictor:
         found.drop(dropped)
         if not choices:
             raise _NoAnswer(Reason.NO_CANDIDATE_LEFT, found.all_dropped())
-        if time.monotonic() > deadline:
-            raise _NoAnswer(
-                Reason.DEADLINE_PASSED, f"the deadline of {self._deadline_s * 1e3:.0f} ms passed while predicting"
-            )
+        self._check_time(deadline, "predicting")
         return choices
+
+    def _check_time(self, until: float, doing: str) -> None:
+        if time.monotonic() > until:
+            raise _NoAnswer(
+                Reason.DEADLINE_PASSED, f"the deadline of {self._deadline_s * 1e3:.0f} ms passed while {doing}"
+            )
 
     def _served(self, found: _Findings) -> tuple[Bundle, Policy]:
         bundle, policy = self._bundle.now, self._policy.now
@@ -239,11 +248,10 @@ class Predictor:
         return bundle.value, policy.value
 
     def _history(self, bundle: Bundle, subjects: list[_Subject], deadline: float) -> Reading:
-        kept_back = min(self._deadline_s * _COMPUTING_SHARE, _COMPUTING_S)
+        until = deadline - min(self._deadline_s * _COMPUTING_SHARE, _COMPUTING_S)
+        self._check_time(until, "taking in the question")
         try:
-            reading = self._reader.read(
-                bundle.manifest.views, subjects, within_s=deadline - kept_back - time.monotonic()
-            )
+            reading = self._reader.read(bundle.manifest.views, subjects, within_s=until - time.monotonic())
         except StoreTimeout as error:
             raise _NoAnswer(Reason.STORE_SLOW, str(error)) from error
         except StoreError as error:

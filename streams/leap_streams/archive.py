@@ -19,6 +19,7 @@ from leap_features.history import Position
 from leap_features.meta import MetaError
 from leap_features.settings import Settings
 from leap_streams.faults import Halt, Unavailable
+from leap_streams.followed_topic import check_followed
 from leap_streams.history_writer import Delivery
 from leap_streams.intake import Intake
 from leap_streams.store import Store
@@ -46,33 +47,46 @@ class ArchiveSink:
                 f"the online store has no meta for project {self._settings.project!r}, which names the topic's epoch: "
                 "run `leap init` if it is new, `leap rebuild` if it lost its data"
             )
-        archive.create(self._root)
+        check_followed(self._settings, meta)
         try:
+            archive.create(self._root)
             archive.check_complete(self._root)
-        except archive.ArchiveHole as error:
+            ends = archive.end_offsets(self._root, meta.epoch)
+        except archive.ArchiveError as error:
             raise Halt(str(error)) from None
-        self._epoch = meta.epoch
-        self._ends = dict(archive.end_offsets(self._root, meta.epoch))
-        return self._ends
+        except OSError as error:
+            raise self._unavailable(error) from error
+        self._epoch, self._ends = meta.epoch, ends
+        return dict(ends)
 
     def take(self, deliveries: Sequence[Delivery]) -> Mapping[str, int]:
-        """Write one segment per partition."""
+        """Write one segment per partition; what a segment has already is left out."""
         by_partition: dict[int, list[Delivery]] = defaultdict(list)
         for delivery in deliveries:
             by_partition[delivery.partition].append(delivery)
         archived = invalid = 0
-        for partition, records in by_partition.items():
+        for partition, delivered in by_partition.items():
+            first = self._ends.get(partition, delivered[0].offset)
+            # Where the disk failed between two segments, the batch comes again and the first of them is there.
+            records = [delivery for delivery in delivered if delivery.offset >= first]
+            if not records:
+                continue
             rows = [row for delivery in records if (row := self._row(delivery)) is not None]
-            first = self._ends.get(partition, records[0].offset)
             last = records[-1].offset
+            at_us = records[0].recorded_at_us
             try:
-                archive.write_segment(self._root, self._epoch, partition, first, last, rows)
+                archive.write_segment(self._root, self._epoch, partition, first, last, rows, recorded_at_us=at_us)
+            except FileExistsError:
+                pass  # by another instance, before a rebalance: the same offsets, and so the same rows
             except OSError as error:
-                raise Unavailable(f"archive {self._root}: {error}") from error
+                raise self._unavailable(error) from error
             self._ends[partition] = last + 1
             archived += len(rows)
             invalid += len(records) - len(rows)
         return {"archived": archived, "invalid": invalid, "segments": len(by_partition)}
+
+    def _unavailable(self, error: OSError) -> Unavailable:
+        return Unavailable(f"archive {self._root}: {error}")
 
     def _row(self, delivery: Delivery) -> dict[str, Any] | None:
         if delivery.value is None:

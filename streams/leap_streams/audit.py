@@ -27,7 +27,7 @@ from leap_features.layout import LayoutError, Value
 from leap_features.levels import LEVELS, Level
 from leap_features.meta import Meta
 from leap_features.settings import Settings
-from leap_streams.faults import Halt
+from leap_streams.faults import Halt, Unavailable
 from leap_streams.store import Store
 
 ROWS_AT_ONCE: Final = 1_000
@@ -83,9 +83,9 @@ def audit(settings: Settings, *, rules: family.Rules, say: Say = lambda _line: N
 
     Raises:
         ArchiveError: there is no archive, or it has a hole.
-        Halt: the store has no meta, or does not work.
+        Halt: the store has no meta or other family rules, or does not work.
         MetaError: its meta cannot be read.
-        Unavailable: the store does not answer.
+        Unavailable: the store does not answer, or was rebuilt meanwhile.
     """
     store = Store(settings)
     try:
@@ -95,10 +95,14 @@ def audit(settings: Settings, *, rules: family.Rules, say: Say = lambda _line: N
                 f"the online store has no meta for project {settings.project!r}: `leap init` makes it, `leap rebuild` "
                 "fills it from the archive"
             )
-        archive.check_complete(settings.archive)
+        if meta.family_rule != rules.version:
+            raise Halt(
+                f"the online store was made under family rule {meta.family_rule!r}, this audit has {rules.version!r}: "
+                "use the same rules (LEAP_FAMILY_RULES)"
+            )
+        found = archive.check_complete(settings.archive)
         with tempfile.TemporaryDirectory(prefix="leap-audit-") as scratch:
             target = Path(scratch) / "history"
-            found = archive.segments(settings.archive)
             built = history_build.build_into(target, found, horizon_us=settings.horizon_us, rules=rules, say=say)
             counts: Counter[Verdict] = Counter()
             first: list[Difference] = []
@@ -106,6 +110,9 @@ def audit(settings: Settings, *, rules: family.Rules, say: Say = lambda _line: N
                 counts[difference.verdict] += 1
                 if difference.verdict != "equal" and len(first) < SHOWN:
                     first.append(difference)
+        after = store.read_meta()
+        if after is None or after.generation != meta.generation:
+            raise Unavailable("the online store was rebuilt during the audit: run it again")
     finally:
         store.close()
     return Audit(

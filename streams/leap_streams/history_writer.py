@@ -79,8 +79,8 @@ class _Candidate(NamedTuple):
     subject: Subject
     run: Run
     digest: str
-    late: bool
-    """Replayed after the horizon: only the archive remembers whether the attempt was counted."""
+    replay: bool
+    """Sent again by an operator: Redis may have forgotten the attempt, the archive has not."""
 
 
 OUTCOMES: Final = ("folded", "duplicate", "without_effect", "rejected")
@@ -158,8 +158,8 @@ class HistoryWriter:
     """Takes batches of one topic's records into the online store. Not thread-safe: one thread owns it.
 
     Args:
-        find_attempts: looks attempts up in the archive, for replayed events older than the horizon, whose attempts
-            Redis no longer remembers; None where there is no archive, in which case such events are dead letters.
+        find_attempts: looks attempts up in the archive, for replayed events, whose attempts Redis may no longer
+            remember; None where there is no archive, in which case those older than the horizon are dead letters.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class HistoryWriter:
         run = run_of(event)
         if run is None:
             return None
-        late = delivery.replay and delivery.recorded_at_us - run.completed_at_us > self._horizon_us
+        late = delivery.recorded_at_us - run.completed_at_us > self._horizon_us
         if late and self._find_attempts is None:
             raise InvalidEvent(
                 "replay_without_archive",
@@ -251,7 +251,7 @@ class HistoryWriter:
             ),
             run,
             content_digest(event),
-            late,
+            delivery.replay,
         )
 
     def _entries_of(self, candidate: _Candidate, entries: dict[bytes, _Entry]) -> list[_Entry]:
@@ -268,7 +268,7 @@ class HistoryWriter:
         self, candidates: Sequence[_Candidate], entries: Collection[_Entry]
     ) -> list[tuple[Position, str]]:
         """Claim the attempts and read the rows, in one exchange; who claimed each attempt first, and with what."""
-        archived = self._archived([c for c in candidates if c.late])
+        archived = self._archived([c for c in candidates if c.replay])
         own = [archived.get(_identity(c.run), (c.position, c.digest)) for c in candidates]
         commands: list[Sequence[bytes]] = [
             (
@@ -286,15 +286,44 @@ class HistoryWriter:
         replies = self._store.call(commands) if commands else []
         for entry, reply in zip(entries, replies[len(candidates) :], strict=True):
             entry.row, entry.version = entry.view.stored(reply)
-        return [
+        claims = [
             decode_attempt(before) if before is not None else claim
             for claim, before in zip(own, replies[: len(candidates)], strict=True)
         ]
+        self._reclaim(candidates, claims)
+        return claims
 
-    def _archived(self, late: Sequence[_Candidate]) -> Mapping[tuple[bool, str], tuple[Position, str]]:
-        if not late or self._find_attempts is None:
+    def _reclaim(self, candidates: Sequence[_Candidate], claims: list[tuple[Position, str]]) -> None:
+        """Give back to the earlier event of a partition what a later one claimed, in `claims` and in the store.
+
+        A batch claims before the store can refuse it. Where the store had gone back in time, its claims lie ahead of
+        events that are yet to be taken in again.
+        """
+        firsts: dict[tuple[bool, str], tuple[Position, str]] = {}
+        for at, (candidate, (first, _)) in enumerate(zip(candidates, claims, strict=True)):
+            identity = _identity(candidate.run)
+            if identity in firsts:
+                claims[at] = firsts[identity]
+            elif first[:2] == candidate.position[:2] and first.offset > candidate.position.offset:
+                claims[at] = firsts[identity] = (candidate.position, candidate.digest)
+        if firsts:
+            self._store.call(
+                [
+                    (
+                        b"SET",
+                        attempt_key(self._project, *identity),
+                        attempt_value(*claim),
+                        b"PX",
+                        self._memory_ms,
+                    )
+                    for identity, claim in firsts.items()
+                ]
+            )
+
+    def _archived(self, replayed: Sequence[_Candidate]) -> Mapping[tuple[bool, str], tuple[Position, str]]:
+        if not replayed or self._find_attempts is None:
             return {}
-        return self._find_attempts([_identity(candidate.run) for candidate in late])
+        return self._find_attempts([_identity(candidate.run) for candidate in replayed])
 
     def _write_rows(self, entries: Sequence[_Entry], session: Session) -> tuple[int, int]:
         """Steps 3 and 4; rows written and conflicts met."""

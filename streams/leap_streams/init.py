@@ -22,7 +22,7 @@ def initialise(settings: Settings, replication: int, say: Callable[[str], None])
     With `allow_create_time` the topics are left to the broker: the embedded one makes its own.
 
     Raises:
-        click.ClickException: broker or store do not answer, or refuse.
+        click.ClickException: broker or store do not answer, or refuse; or the store lost what the archive still has.
     """
     store = Store(settings)
     try:
@@ -35,11 +35,21 @@ def initialise(settings: Settings, replication: int, say: Callable[[str], None])
         root = Path(settings.archive)
         archive.create(root)
         say(f"archive {root}: ready")
-        created = store.create_meta(load_rules(settings.family_rules).version, FIRST_LIVE_EPOCH, uuid)
-        if not created:
-            store.read_meta()
+        created = False
+        if store.read_meta() is None:
+            _check_new(settings)
+            created = store.create_meta(load_rules(settings.family_rules).version, FIRST_LIVE_EPOCH, uuid)
         say(f"online store, project {settings.project}: {'created' if created else 'there already'}")
     except (archive.ArchiveError, TopicError, Unavailable, Halt, MetaError) as error:
         raise click.ClickException(str(error)) from None
     finally:
         store.close()
+
+
+def _check_new(settings: Settings) -> None:
+    """Check that no event has been taken in yet: an empty store that begins anew would lack all that is archived."""
+    if any(segment.epoch >= FIRST_LIVE_EPOCH for segment in archive.segments(settings.archive)):
+        raise Halt(
+            f"the online store has no meta for project {settings.project!r}, but archive {settings.archive} has events "
+            "of its topic: `leap rebuild` fills the store from them"
+        )

@@ -13,12 +13,24 @@ import logging
 import ssl
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import faust
+from aiokafka.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from faust.app.base import BootStrategy
+from faust.tables.manager import TableManager
+from faust.tables.recovery import Recovery
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.services import WaitResults
@@ -79,8 +91,10 @@ class _Consumer(driver.Consumer):
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:
-        # Called for every record, to hand it over unless the flow is suspended meanwhile.
+        # Called for every record, to hand it over unless the flow is suspended meanwhile; also to wait for events.
         first, *others = coros
+        if not all(map(asyncio.iscoroutine, coros)):
+            return await super().wait_first(*coros, timeout=timeout)
         begun = begin(first)
         if not isinstance(begun, Finished):
             return await super().wait_first(begun, *others, timeout=timeout)
@@ -93,9 +107,18 @@ class _Consumer(driver.Consumer):
         return await app.intake.seek_to_sink(self)
 
     async def log_bounds(self, tps: Sequence[TP]) -> tuple[Mapping[TP, int], Mapping[TP, int]]:
-        """First offset and end offset of each partition."""
+        """First offset and end offset of each partition.
+
+        Raises:
+            Unavailable: the broker does not answer.
+        """
         thread = cast(_ConsumerThread, self._thread)
-        return await thread.log_bounds(tps)
+        try:
+            return await thread.log_bounds(tps)
+        except KafkaError as error:
+            if not isinstance(error, KafkaConnectionError | KafkaTimeoutError) and not error.retriable:
+                raise
+            raise Unavailable(f"the broker does not tell which offsets it has: {error}") from error
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -104,6 +127,21 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
         # Faust reads uncommitted records of transactional producers, and offers no setting against it.
         consumer._isolation_level = "read_committed"
         return consumer
+
+    async def _fetch_records(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return await super()._fetch_records(*arguments, **options)
+        except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
+            # From before the seek, when aiokafka looked for the group's committed offsets; they are none of ours.
+            # Should the sought offset itself be gone, the partition stands still, which the intake looks into.
+            log.info("%s; it is fetched from where it was sought", error)
+            return {}
+
+    async def on_thread_stop(self) -> None:
+        # With the broker down, aiokafka's stop ends in the cancellation of its own fetch. Passed on, it would keep
+        # Faust waiting for a minute for a thread that has ended.
+        with suppress(asyncio.CancelledError):
+            await super().on_thread_stop()
 
     async def log_bounds(self, tps: Sequence[TP]) -> tuple[Mapping[TP, int], Mapping[TP, int]]:
         """First offset and end offset of each partition."""
@@ -118,8 +156,30 @@ class _Transport(driver.Transport):
     Consumer = _Consumer
 
 
+class _Recovery(Recovery):
+    async def _wait(self, coro: Any, timeout: Any = None) -> None:
+        # Faust stops to wait for the seek after its request timeout, and then for good: nothing resumes the flow. The
+        # sink may be down for longer.
+        await super()._wait(coro)
+
+
+class _TableManager(TableManager):
+    @property
+    def recovery(self) -> Recovery:
+        if self._recovery is None:
+            self._recovery = _Recovery(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery
+
+
+class _BootStrategy(BootStrategy):
+    # `faust worker` opens a web server on all interfaces unless told otherwise; these apps have nothing to serve.
+    enable_web = False
+
+
 class IntakeApp(faust.App):
     """A Faust app whose consumer begins where its intake's sink is."""
+
+    BootStrategy = _BootStrategy
 
     intake: Intake
 
@@ -145,7 +205,7 @@ class Intake:
         self.name = name
         self.failure: BaseException | None = None
         """Why the app halted, if it did."""
-        self._settings = settings
+        self.settings = settings
         self._make_sink = make_sink
         self._sink: Sink | None = None
         self._batch_max = batch_max
@@ -153,13 +213,15 @@ class Intake:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._busy = asyncio.Lock()
         self._cursors: dict[int, Cursor] = {}
+        self._log_starts: dict[int, int] = {}
+        """Where each partition was begun: where it stays, as long as the sink has nothing of it."""
         self._stood_at: dict[int, int] = {}
         self._probe = LogProbe(settings)
         self._counts: Counter[str] = Counter()
         self.app = self._build_app()
 
     def _build_app(self) -> IntakeApp:
-        settings = self._settings
+        settings = self.settings
         app = IntakeApp(
             self.name,
             broker=[f"kafka://{server.strip()}" for server in settings.kafka_brokers.split(",")],
@@ -176,6 +238,7 @@ class Intake:
             datadir=tempfile.gettempdir(),
             web_enabled=False,
             autodiscover=False,
+            TableManager=_TableManager,
         )
         app.intake = self
         app.transport = _Transport(app.conf.broker, app)
@@ -213,12 +276,12 @@ class Intake:
         """Seek every assigned partition to where the sink is, and return the offsets."""
         try:
             async with self._busy:
-                tps = [tp for tp in consumer.assignment() if tp.topic == self._settings.topic]
                 begins = await self._begin(wait=True)
-                start = await self._start_offsets(consumer, tps, begins)
+                tps = [tp for tp in consumer.assignment() if tp.topic == self.settings.topic]
+                start = await self._start_offsets(consumer, tps, begins, wait=True)
                 self._cursors = {tp.partition: Cursor(offset) for tp, offset in start.items()}
-                if start:
-                    await consumer.seek_wait(start)
+                self._log_starts = {tp.partition: offset for tp, offset in start.items()}
+                await self._seek({tp.partition: offset for tp, offset in start.items()})
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -227,10 +290,12 @@ class Intake:
         log.info("%s: begins at %s", self.name, {tp.partition: offset for tp, offset in sorted(start.items())})
         return start
 
-    async def _start_offsets(self, consumer: _Consumer, tps: Sequence[TP], begins: Mapping[int, int]) -> dict[TP, int]:
+    async def _start_offsets(
+        self, consumer: _Consumer, tps: Sequence[TP], begins: Mapping[int, int], *, wait: bool
+    ) -> dict[TP, int]:
         if not tps:
             return {}
-        first, end = await consumer.log_bounds(tps)
+        first, end = await self._until_available(lambda: consumer.log_bounds(tps), "waits to begin", wait=wait)
         start = {}
         for tp in tps:
             offset = begins.get(tp.partition)
@@ -252,7 +317,7 @@ class Intake:
         return start
 
     async def _begin(self, *, wait: bool) -> Mapping[int, int]:
-        return await self._until_available(lambda: self._opened().begin(), "waits to begin", wait=wait)
+        return await self._until_available(self._in_thread(lambda: self._opened().begin()), "waits to begin", wait=wait)
 
     def _opened(self) -> Sink:
         if self._sink is None:
@@ -266,7 +331,9 @@ class Intake:
                 return
             deliveries = [self._delivery(event.message) for event in accepted]
             try:
-                counts = await self._until_available(lambda: self._opened().take(deliveries), "waits to write")
+                counts = await self._until_available(
+                    self._in_thread(lambda: self._opened().take(deliveries)), "waits to write"
+                )
             except Refused as error:
                 log.warning("%s: %s; begins again where the store is", self.name, error)
                 await self._resync(wait=True)
@@ -285,9 +352,8 @@ class Intake:
                 continue
             verdict = cursor.take(message.offset)
             if verdict is Verdict.GAP:
-                following = await self._until_available(
-                    partial(self._probe.offsets, message.partition, cursor.next), "waits to probe the log"
-                )
+                probe = partial(self._probe.offsets, message.partition, cursor.next)
+                following = await self._until_available(self._in_thread(probe), "waits to probe the log")
                 if cursor.learn(following):
                     await self._seek({message.partition: cursor.next})
                 verdict = cursor.take(message.offset)
@@ -299,45 +365,61 @@ class Intake:
         """Go back, or forward, to where the sink is."""
         begins = await self._begin(wait=wait)
         consumer = cast(_Consumer, self.app.consumer)
+        elsewhere = [
+            TP(self.settings.topic, partition)
+            for partition, cursor in self._cursors.items()
+            if begins.get(partition, self._log_starts.get(partition)) != cursor.next
+        ]
         moved = {}
-        for partition, cursor in self._cursors.items():
-            begin = begins.get(partition)
-            if begin is None:
-                tp = TP(self._settings.topic, partition)
-                begin = (await self._start_offsets(consumer, [tp], begins))[tp]
-            if begin != cursor.next:
-                log.warning("%s: partition %d goes from offset %d to %d", self.name, partition, cursor.next, begin)
-                cursor.rewind(begin)
-                moved[partition] = begin
+        for tp, offset in (await self._start_offsets(consumer, elsewhere, begins, wait=wait)).items():
+            cursor = self._cursors[tp.partition]
+            if offset != cursor.next:
+                log.warning("%s: partition %d goes from offset %d to %d", self.name, tp.partition, cursor.next, offset)
+                cursor.rewind(offset)
+                moved[tp.partition] = offset
+                self._log_starts[tp.partition] = offset
         await self._seek(moved)
 
     async def _unstick(self) -> None:
-        """Send the consumer back to partitions that have records and yet stood still since the last call."""
+        """Send the consumer back to partitions that have records and yet stood still since the last call.
+
+        Raises:
+            Halt: the records that they stand at have been deleted.
+            Unavailable: the broker does not answer.
+        """
         consumer = cast(_Consumer, self.app.consumer)
         standing = {}
         for partition, cursor in self._cursors.items():
-            end = consumer.highwater(TP(self._settings.topic, partition))
+            end = consumer.highwater(TP(self.settings.topic, partition))
             if end and cursor.next < end and self._stood_at.get(partition) == cursor.next:
                 standing[partition] = cursor.next
             self._stood_at[partition] = cursor.next
         if standing:
             log.info("%s: fetches again from %s", self.name, standing)
+            tps = [TP(self.settings.topic, partition) for partition in standing]
+            await self._start_offsets(consumer, tps, standing, wait=False)
             await self._seek(standing)
 
     async def _seek(self, to: Mapping[int, int]) -> None:
         consumer = cast(_Consumer, self.app.consumer)
-        assigned = {tp.partition: tp for tp in consumer.assignment() if tp.topic == self._settings.topic}
+        assigned = {tp.partition: tp for tp in consumer.assignment() if tp.topic == self.settings.topic}
         seeks = {assigned[partition]: offset for partition, offset in to.items() if partition in assigned}
         if seeks:
-            await consumer.seek_wait(seeks)
+            try:
+                await consumer.seek_wait(seeks)
+            except IllegalStateError as error:  # a rebalance took a partition away meanwhile; it ends with a seek anew
+                log.info("%s: %s", self.name, error)
 
-    async def _until_available(self, work: Callable[[], T], waiting: str, *, wait: bool = True) -> T:
-        """Run `work` in the intake's thread, again and again while it is `Unavailable`."""
+    def _in_thread(self, work: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+        """`work`, to be run in the intake's thread."""
+        return lambda: asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _until_available(self, work: Callable[[], Awaitable[T]], waiting: str, *, wait: bool = True) -> T:
+        """Do `work`, again and again while it is `Unavailable`."""
         delay = FIRST_WAIT_S
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                return await loop.run_in_executor(self._thread, work)
+                return await work()
             except Unavailable as error:
                 if not wait or self.app.should_stop:
                     raise
@@ -346,7 +428,7 @@ class Intake:
                 delay = min(2 * delay, LONGEST_WAIT_S)
 
     def _delivery(self, message: Any) -> Delivery:
-        if message.timestamp_type != LOG_APPEND_TIME and not self._settings.allow_create_time:
+        if message.timestamp_type != LOG_APPEND_TIME and not self.settings.allow_create_time:
             raise Halt(
                 f"topic {message.topic} carries the producers' time, and history needs the broker's: set "
                 "message.timestamp.type=LogAppendTime (or LEAP_ALLOW_CREATE_TIME=true for trying out)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 )
 
 from leap_features.settings import Settings
+from leap_streams.faults import Unavailable
 
 REPLAY_HEADER: Final = "leap-replay"
 """Set to `1` by an operator who sends an event again: it may pass the lateness rule."""
@@ -24,6 +26,24 @@ DEAD_LETTER_MAX_BYTES: Final = 2 * MAX_MESSAGE_BYTES
 """Above the source's limit, since a dead letter carries headers."""
 
 ADMIN_TIMEOUT_S: Final = 15.0
+LOOK_TIMEOUT_S: Final = 5.0
+"""Of looking at a topic, which an app does again and again; it may have to stop meanwhile."""
+
+_HEALS: Final = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+"""What a broker that is down or starting answers, or does not."""
 
 
 class TopicError(RuntimeError):
@@ -87,30 +107,46 @@ def topic_uuid(settings: Settings) -> str:
     """UUID of the completions topic, another one once it is deleted and created again; empty where the broker has none.
 
     Raises:
-        TopicError: there is no such topic, or the broker does not answer.
+        TopicError: there is no such topic, or it may not be looked at.
+        Unavailable: the broker does not answer.
     """
     admin = AdminClient(client_config(settings))
-    futures = admin.describe_topics(TopicCollection([settings.topic]), request_timeout=ADMIN_TIMEOUT_S)
+    futures = admin.describe_topics(TopicCollection([settings.topic]), request_timeout=LOOK_TIMEOUT_S)
     try:
         described = futures[settings.topic].result()
     except KafkaException as error:
-        raise TopicError(_unreachable(settings, error.args[0].str())) from None
+        raise _failed(settings, error) from None
     identifier = str(described.topic_id) if described.topic_id is not None else ""
     return "" if set(identifier) <= {"A", "="} else identifier
+
+
+def wait_for_broker(settings: Settings, say: Callable[[str], None], *, pause_s: float = 2.0) -> None:
+    """Return once a broker answers; `say` is told of each time that none did."""
+    admin = AdminClient(client_config(settings))
+    while True:
+        try:
+            admin.list_topics(timeout=LOOK_TIMEOUT_S)
+            return
+        except KafkaException as error:
+            if error.args[0].code() not in _HEALS:
+                return  # whoever connects says what it is
+            say(f"waits for Kafka at {settings.kafka_brokers}: {error.args[0].str()}")
+            time.sleep(pause_s)
 
 
 def check_topic(settings: Settings) -> None:
     """Check that the broker itself stamps the records of the completions topic.
 
     Raises:
-        TopicError: it does not, or does not answer.
+        TopicError: it does not, or may not be asked.
+        Unavailable: it does not answer.
     """
     admin = AdminClient(client_config(settings))
     resource = ConfigResource(ResourceType.TOPIC, settings.topic)
     try:
-        config = admin.describe_configs([resource], request_timeout=ADMIN_TIMEOUT_S)[resource].result()
+        config = admin.describe_configs([resource], request_timeout=LOOK_TIMEOUT_S)[resource].result()
     except KafkaException as error:
-        raise TopicError(_unreachable(settings, error.args[0].str())) from None
+        raise _failed(settings, error) from None
     kind = config["message.timestamp.type"].value
     if kind != "LogAppendTime":
         raise TopicError(
@@ -119,5 +155,9 @@ def check_topic(settings: Settings) -> None:
         )
 
 
-def _unreachable(settings: Settings, reason: str) -> str:
-    return f"topic {settings.topic} at {settings.kafka_brokers}: {reason}; `leap init` makes the topics"
+def _failed(settings: Settings, error: KafkaException) -> RuntimeError:
+    reason = error.args[0]
+    shown = f"topic {settings.topic} at {settings.kafka_brokers}: {reason.str()}"
+    if reason.code() in _HEALS:
+        return Unavailable(shown)
+    return TopicError(f"{shown}; `leap init` makes the topics")

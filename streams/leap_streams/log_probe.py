@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from leap_features.settings import Settings
-from leap_streams.faults import Unavailable
+from leap_streams.faults import Halt, Unavailable
 from leap_streams.kafka import client_config
 
 PROBED_AT_ONCE: Final = 1_000
@@ -31,6 +31,7 @@ class LogProbe:
 
         Raises:
             Unavailable: the broker gave none in time.
+            Halt: those at `start` have been deleted by retention.
         """
         if self._consumer is None:
             self._consumer = Consumer(
@@ -39,14 +40,21 @@ class LogProbe:
                     "group.id": f"{self._settings.project}-probe",
                     "enable.auto.commit": False,
                     "isolation.level": "read_committed",
+                    "auto.offset.reset": "error",  # records that are gone must not look like ones that never were
                     "fetch.wait.max.ms": 100,
                 }
             )
         try:
             self._consumer.assign([TopicPartition(self._settings.topic, partition, start)])
             first = self._consumer.poll(PROBE_TIMEOUT_S)
-            if first is None or first.error() is not None:
-                reason = "no record came" if first is None else first.error()
+            problem = first.error() if first is not None else None
+            if problem is not None and problem.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise Halt(
+                    f"topic {self._settings.topic}, partition {partition}: records from offset {start} on have been "
+                    "deleted by retention before they were taken in; `leap rebuild` restores history from the archive"
+                )
+            if first is None or problem is not None:
+                reason = problem or "no record came"
                 raise Unavailable(f"topic {self._settings.topic}, partition {partition}, offset {start}: {reason}")
             following = self._consumer.consume(PROBED_AT_ONCE - 1, timeout=0.1)
             self._consumer.unassign()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from leap_features.events import MAX_EVENT_BYTES, CompletionEvent, InvalidEvent, checked, decode, encode
+from leap_features.events import MAX_EVENT_BYTES, CompletionEvent, InvalidEvent, decode, encode
 from leap_features.settings import Settings
 from leap_streams.kafka import REPLAY_HEADER, client_config
+
+log = logging.getLogger("leap.producer")
 
 DEFAULT_TIMEOUT_S: Final = 1.0
 DELIVERY_TIMEOUT_S: Final = 120.0
@@ -85,7 +88,11 @@ class CompletionProducer:
             QueueFull: the local queue stayed full for the timeout.
             ValueError: the producer is closed.
         """
-        self.send_encoded(encode(checked(event)), replay=replay, timestamp_us=timestamp_us)
+        try:
+            raw = encode(event)
+        except (TypeError, ValueError) as error:
+            raise InvalidEvent("json", f"attempt {event.attempt_id} cannot be written as JSON: {error}") from None
+        self.send_encoded(raw, replay=replay, timestamp_us=timestamp_us)
 
     def send_encoded(self, raw: bytes, *, replay: bool = False, timestamp_us: int | None = None) -> None:
         """Like `send`, for an event that is JSON already; it is validated all the same."""
@@ -148,5 +155,9 @@ class CompletionProducer:
             self.sent += 1
             return
         self.failed += 1
-        if self._on_failure is not None:
+        if self._on_failure is None:
+            return
+        try:
             self._on_failure(decode(message.value() or b""), error.str())
+        except Exception:  # else the background thread would end, and with it every delivery
+            log.exception("on_failure raised; the event counts as failed and is not handed over again")

@@ -38,6 +38,10 @@ HEALS: Final = (
 )
 """What goes away when one waits. A wrong password (an AuthenticationError, though a ConnectionError too) does not."""
 
+HEALING_CODES: Final = ("BUSY ", "CLUSTERDOWN ", "MISCONF ", "NOREPLICAS ")
+"""What begins a reply that the client has no error of its own for, and that goes away too: a script that takes long, a
+disk that is full, a replica that is away."""
+
 DOES_NOT_HEAL: Final = (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError)
 
 
@@ -93,7 +97,8 @@ class Store:
         except HEALS as error:
             raise self._failed(Unavailable, error) from error
         except redis.exceptions.RedisError as error:
-            raise self._failed(Halt, error) from error
+            heals = str(error).startswith(HEALING_CODES)
+            raise self._failed(Unavailable if heals else Halt, error) from error
         except BaseException:
             self.close()
             raise

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from leap_features import archive
 from leap_features.family import load_rules
 from leap_features.history import Position
@@ -16,9 +18,9 @@ from leap_features.meta import MetaError
 from leap_features.settings import Settings
 from leap_streams.dead_letter import DeadLetterTopic
 from leap_streams.faults import Halt, Unavailable
+from leap_streams.followed_topic import check_followed
 from leap_streams.history_writer import Delivery, FindAttempts, HistoryWriter
 from leap_streams.intake import Intake
-from leap_streams.kafka import TopicError, check_topic, topic_uuid
 from leap_streams.store import Session, Store, session_of
 
 
@@ -31,7 +33,6 @@ class HistorySink:
         self._store = Store(settings)
         self._dead_letters = DeadLetterTopic(settings)
         self._writer = HistoryWriter(settings, self._store, _archive_lookup(settings), self._rules)
-        self._topic_checked = False
         self._session = Session(b"", {})
         self._epoch = 0
 
@@ -53,24 +54,9 @@ class HistorySink:
             )
         if meta.state != "ready":
             raise Unavailable("the online store is being rebuilt")
-        self._check_topic(meta.topic_uuid)
+        check_followed(self._settings, meta)
         self._session, self._epoch = session_of(meta), meta.epoch
         return meta.checkpoints
-
-    def _check_topic(self, expected_uuid: str) -> None:
-        if self._topic_checked or self._settings.allow_create_time:
-            return
-        try:
-            check_topic(self._settings)
-            uuid = topic_uuid(self._settings)
-        except TopicError as error:
-            raise Halt(str(error)) from None
-        if expected_uuid and uuid and uuid != expected_uuid:
-            raise Halt(
-                f"topic {self._settings.topic} has UUID {uuid}, the online store follows {expected_uuid}: the topic "
-                "was deleted and created again; give it a new epoch by `leap rebuild --new-epoch`"
-            )
-        self._topic_checked = True
 
     def take(self, deliveries: Sequence[Delivery]) -> Mapping[str, int]:
         """Write the rows, then the dead letters, then the checkpoints."""
@@ -93,7 +79,10 @@ def _archive_lookup(settings: Settings) -> FindAttempts | None:
         return None
 
     def find(attempts: Sequence[tuple[bool, str]]) -> Mapping[tuple[bool, str], tuple[Position, str]]:
-        return archive.find_attempts(root, attempts, horizon_us=settings.horizon_us)
+        try:
+            return archive.find_attempts(root, attempts, horizon_us=settings.horizon_us)
+        except (OSError, duckdb.IOException) as error:
+            raise Unavailable(f"archive {root}: {error}") from error
 
     return find
 

@@ -109,11 +109,11 @@ def test_missing_and_absurd_numbers_of_a_job_reach_the_model_as_missing(
 
 def test_attempt_without_trainers_makes_no_infinite_ratio(tmp_path: Path) -> None:
     # dmlc/xgboost#1869: readers ÷ trainers with 0 trainers.
-    given = rows(50)
-    given[3]["trainer_count"] = 0
-    training = read_training_set(write(tmp_path / "set.parquet", given)).rows
-    model = fit(training.where(training.columns["trainer_count"] > 0), CATALOGUE, FitSettings(rounds=10)).model
-    estimate = model.estimate(training.columns)
+    training = read_training_set(write(tmp_path / "set.parquet", rows(50))).rows
+    model = fit(training, CATALOGUE, FitSettings(rounds=10)).model
+    trainers = training.columns["trainer_count"].copy()
+    trainers[3] = 0
+    estimate = model.estimate({**training.columns, "trainer_count": trainers})
     assert np.isnan(estimate.uncorrected[3])
     assert np.isfinite(np.delete(estimate.log_throughput, 3)).all()
 

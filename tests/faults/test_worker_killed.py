@@ -4,51 +4,21 @@ from __future__ import annotations
 
 import random
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import redis
 
-from events_strategies import event_fields
+from completion_stream import produce
 from leap_features.events import decode
 from leap_features.meta import FIRST_LIVE_EPOCH
 from leap_features.settings import Settings
-from leap_streams.producer import CompletionProducer
 from oracle import expected_of, stored_rows
 from stream_process import LeapProcess, checkpoints, ends, read_topic, wait_until
 
 pytestmark = pytest.mark.stream
 
 EVENTS = 6_000
-
-
-def produce(settings: Settings, count: int, seed: int) -> None:
-    """Attempts of a few families, a twentieth of them sent twice, one in fifty invalid, some failed."""
-    rng = random.Random(seed)
-    now = datetime.now(UTC) - timedelta(hours=1)
-    sent: list[bytes] = []
-    import json
-
-    with CompletionProducer(settings) as producer:
-        for i in range(count):
-            model = f"model{rng.randrange(6)}"
-            failed = rng.random() < 0.1
-            fields = event_fields(
-                attempt_id=f"attempt-{i}",
-                job_name=f"{model}-family{rng.randrange(5)}-run{i}",
-                model_type=model,
-                completed=now + timedelta(seconds=rng.randrange(3000)),
-                trainer_count=rng.choice([8, 16]),
-                status="failed" if failed else "succeeded",
-                throughput=... if failed else rng.lognormvariate(5, 2),
-            )
-            raw = json.dumps(fields).encode()
-            producer.send_encoded(raw)
-            sent.append(raw)
-            if rng.random() < 0.05:
-                producer.send_encoded(rng.choice(sent))
-    assert producer.failed == 0
 
 
 def test_kill_9_in_mid_stream_loses_nothing_and_counts_nothing_twice(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,11 +31,22 @@ def present(value: object) -> object:
 
 
 def text(value: object) -> str:
-    """`value` as text, the way it is written in the table."""
+    """`value` as text, the way it is written in the table.
+
+    Raises:
+        CellError: it is a list or a map, or bytes that are no UTF-8.
+    """
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime | date | time):
         return value.isoformat()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise CellError(f"must be text in UTF-8, got {value!r:.200}") from None
+    if not isinstance(value, str | int | float | Decimal):
+        raise CellError(f"must be a single value, got {value!r:.200}")
     return str(value)
 
 
@@ -44,16 +56,19 @@ def number(value: object, *, scale: float | None = None, whole: bool = False) ->
     Raises:
         CellError: it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise CellError(f"must be a number, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise CellError(f"must be a number, got {value!r:.200}")
     try:
         result = float(value) if not isinstance(value, int) else value
+        if scale is not None:
+            result *= scale
+        finite = math.isfinite(result)
     except ValueError:
-        raise CellError(f"must be a number, got {value!r}") from None
-    if scale is not None:
-        result *= scale
-    if not math.isfinite(result):
-        raise CellError(f"must be finite, got {value!r}")
+        raise CellError(f"must be a number, got {value!r:.200}") from None
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise CellError(f"must be finite, got {value!r:.200}")
     if not whole:
         return result
     if result != int(result):
@@ -82,8 +97,10 @@ def time_parser(form: str, zone_name: str | None) -> Callable[[object], datetime
         zone_name: IANA name of the zone of a time that is written without an offset; None rejects such times.
 
     Raises:
-        ValueError: there is no such zone.
+        ValueError: there is no such format or zone.
     """
+    if form != ISO and form not in UNIX_FORMATS:
+        _check_pattern(form)
     try:
         zone = None if zone_name is None else ZoneInfo(zone_name)
     except (ZoneInfoNotFoundError, ValueError):
@@ -93,7 +110,7 @@ def time_parser(form: str, zone_name: str | None) -> Callable[[object], datetime
         if isinstance(value, datetime):
             return _in_utc(value, zone)
         if unit := UNIX_FORMATS.get(form):
-            return _since_1970(round(number(value) * unit))
+            return _since_1970(number(value) * unit)
         written = text(value)
         try:
             # The zone is looked at below; here the time may still lack one.
@@ -105,20 +122,30 @@ def time_parser(form: str, zone_name: str | None) -> Callable[[object], datetime
     return parse
 
 
-def _since_1970(microseconds: int) -> datetime:
+def _check_pattern(form: str) -> None:
+    known = f"{ISO}, {', '.join(UNIX_FORMATS)} or a pattern of strptime such as %Y-%m-%d %H:%M:%S"
     try:
-        return _EPOCH + timedelta(microseconds=microseconds)
+        datetime.strptime(datetime(2000, 1, 1, tzinfo=UTC).strftime(form), form)  # noqa: DTZ007  # it is only tried
+    except ValueError as error:
+        raise ValueError(f"format must be {known}, got {form!r} ({error})") from None
+    if "%" not in form:
+        raise ValueError(f"format must be {known}, got {form!r}")
+
+
+def _since_1970(microseconds: float) -> datetime:
+    try:
+        return _EPOCH + timedelta(microseconds=round(microseconds))
     except OverflowError:
         raise CellError(f"lies outside the years 1 to 9999: {microseconds} µs after 1970; check times.format") from None
 
 
-def _in_utc(time: datetime, zone: ZoneInfo | None) -> datetime:
-    if time.tzinfo is None and zone is None:
-        raise CellError(f"has no offset: {time.isoformat()!r}; say in times.zone which zone it is in")
+def _in_utc(given: datetime, zone: ZoneInfo | None) -> datetime:
+    if given.tzinfo is None and zone is None:
+        raise CellError(f"has no offset: {given.isoformat()!r}; say in times.zone which zone it is in")
     try:
-        moment = (time if time.tzinfo is not None else time.replace(tzinfo=zone)).astimezone(UTC)
-        if time.tzinfo is None and moment.astimezone(zone).replace(tzinfo=None) != time:
-            raise CellError(f"does not exist in {zone}: clocks were put forward over {time.isoformat()!r}")
+        moment = (given if given.tzinfo is not None else given.replace(tzinfo=zone)).astimezone(UTC)
+        if given.tzinfo is None and moment.astimezone(zone).replace(tzinfo=None) != given:
+            raise CellError(f"does not exist in {zone}: clocks were put forward over {given.isoformat()!r}")
     except OverflowError:
-        raise CellError(f"lies outside the years 1 to 9999 in UTC: {time.isoformat()!r}") from None
+        raise CellError(f"lies outside the years 1 to 9999 in UTC: {given.isoformat()!r}") from None
     return moment

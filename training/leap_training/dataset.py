@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from leap_features import archive, archive_reader, attempts, family, feature_store, history_build
+from leap_features import archive, archive_reader, attempts, family, feature_store, history_build, parquet_files
 from leap_features.columns import history_column
 from leap_features.events import FIXED_POINT
 from leap_features.history_rows import name_families_anew
@@ -117,10 +116,7 @@ def write_dataset(
         table = _joined(settings, chosen, Path(scratch) / "registry.db")
     latest = [pc.is_null(table[history_column(level.view, "last")]) for level in LEVELS]
     cold_starts = pc.sum(reduce(pc.and_, latest)).as_py()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    pq.write_table(table, unfinished, compression="zstd")
-    unfinished.replace(out)
+    parquet_files.write(table, out)
     return msgspec.structs.replace(counts, cold_starts=cold_starts)
 
 

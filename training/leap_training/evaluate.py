@@ -19,7 +19,7 @@ from leap_features.backoff import backoff
 from leap_features.columns import CONFIG_PREFIX, history_column, numbers
 from leap_features.hardware import Catalogue
 from leap_features.levels import FAMILY_SCALE
-from leap_training.layered import FitSettings, Fitted, fit
+from leap_training.layered import FitSettings, Fitted, as_launched, fit
 from leap_training.training_set import TrainingSet
 
 
@@ -75,7 +75,8 @@ def evaluate(
 def judge(fitted: Fitted, train_rows: int, later: TrainingSet) -> Evaluation:
     """Score `fitted` on `later`, which it has never seen."""
     keys = [name.removeprefix(CONFIG_PREFIX) for name in fitted.features if name.startswith(CONFIG_PREFIX)]
-    predicted = fitted.model.estimate(later.with_config(keys)).log_throughput
+    columns = as_launched(later.with_config(keys), fitted.model.specifications)
+    predicted = fitted.model.estimate(columns).log_throughput
     last = backoff(later.columns).last
     first = ~(numbers(later.columns, history_column(FAMILY_SCALE.view, "count")) > 0)
     everything = np.ones(len(later), dtype=np.bool_)

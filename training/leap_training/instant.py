@@ -23,4 +23,7 @@ class Instant(click.ParamType):
             self.fail(f"must be a time such as 2026-03-01T00:00:00Z, got {value!r}", param, ctx)
         if parsed.tzinfo is None:
             self.fail(f"must have an offset (Z for UTC), got {value!r}", param, ctx)
-        return parsed.astimezone(UTC)
+        try:
+            return parsed.astimezone(UTC)
+        except OverflowError:
+            self.fail(f"must lie in the years 1 to 9999 in UTC, got {value!r}", param, ctx)

@@ -25,7 +25,16 @@ import pandas as pd
 import xgboost
 from numpy.typing import NDArray
 
-from leap_features.columns import CONFIG_PREFIX, SPECS_PREFIX, Columns, logarithm, numbers
+from leap_features.columns import (
+    CONFIG_PREFIX,
+    SPECS_PREFIX,
+    Columns,
+    Specifications,
+    codes,
+    logarithm,
+    numbers,
+    specification_columns,
+)
 from leap_features.hardware import SPECS, Catalogue
 from leap_features.row import Categories, feature_row
 from leap_predictor.bundle import specifications_of
@@ -96,14 +105,29 @@ def fit(
     settings = FitSettings() if settings is None else settings
     if not len(rows):
         raise NothingToFit("the training set has no row in this window: widen it, or see what `leap dataset` left out")
-    columns = rows.with_config(config_keys)
+    config_keys = tuple(dict.fromkeys(config_keys))
+    specifications = specifications_of(catalogue)
+    columns = as_launched(rows.with_config(config_keys), specifications)
     categories = {"model_type": tuple(sorted(set(columns["model_type"].tolist())))}
     config = tuple(CONFIG_PREFIX + key for key in config_keys)
     categories |= {name: texts for name in config if (texts := _texts(columns, name))}
     features = (*JOB_FEATURES, *HARDWARE_FEATURES, *config)
     booster = _boost(columns, rows.log_throughput, features, categories, settings)
-    model = Layered(trees_of(booster), features, categories, specifications_of(catalogue))
+    model = Layered(trees_of(booster), features, categories, specifications)
     return Fitted(model, booster, settings, features, categories)
+
+
+def as_launched(columns: Columns, specifications: Specifications) -> Columns:
+    """`columns` with the specifications that a launcher will find, for every hardware type that it knows.
+
+    A data set's come of a join by the exact name. The catalogue, which a launcher asks, and which says what the latest
+    run's hardware was, also knows a name in another spelling; without this a type would differ from itself.
+    """
+    types = columns["hardware_type"]
+    known_types = {name: 1 for name in dict.fromkeys(types.tolist()) if specifications(name) is not None}
+    known = codes(types, known_types, missing=0) == 1
+    found = specification_columns(types, specifications, SPECS)
+    return {**columns, **{name: np.where(known, found[name], numbers(columns, name)) for name in found}}
 
 
 def _texts(columns: Columns, name: str) -> tuple[str, ...]:

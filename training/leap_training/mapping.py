@@ -7,6 +7,7 @@ do with it. Whatever comes out passes the same door as a live event (`leap_featu
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -76,12 +77,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, Any] | None = None
     """What each value of the source stands for; others are rejected."""
     scale: float | None = None
-    """Factor by which a number is multiplied: its unit in the event's."""
+    """Factor by which a number is multiplied: its unit in the event's. Finite, not 0."""
     default: Any = None
     """Constant or template that is taken where the row says nothing."""
     split: str | None = None
-    type: str = "text"
-    """Of an entry of `[config]`: text, number or boolean."""
+    type: str | None = None
+    """Of an entry of `[config]`: text (where absent), number or boolean."""
     format: str | None = None
     zone: str | None = None
 
@@ -149,6 +150,8 @@ class RunMapping:
         for name, other in OTHER_TIME.items():
             if name not in document and other in document:
                 document[name] = document[other]
+        if "submitted_at" not in document:
+            raise RowRejected("submitted_at", None, "submitted_at or started_at is required, the row has neither")
         for name in REQUIRED:
             if name not in document:
                 raise RowRejected(name, None, f"{name} is required, and the row says nothing of it")
@@ -185,22 +188,22 @@ class RunMapping:
             return lambda _row: None
         find = self._find(at, entry)
         default = entry.default
-        instead = self._template(default) if _is_template(default) else lambda _row: default
+        instead = self._template(at, default) if _is_template(default) else lambda _row: default
         convert = _converter(at, field, entry, times)
+        _check_constants(at, entry, convert)
 
         def source(row: Row) -> object:
-            value = find(row)
-            if value is not None and entry.values is not None:
-                if str(value) not in entry.values:
-                    known = ", ".join(sorted(entry.values))
-                    raise RowRejected(field, value, f"{at}.values knows {known}, not {value!r}: add it to the mapping")
-                value = entry.values[str(value)]
-            if value is None:
-                value = instead(row)
-            if value is None:
-                return None
+            value = None
             try:
-                return convert(value)
+                value = find(row)
+                if value is not None and entry.values is not None:
+                    if (written := cells.text(value)) not in entry.values:
+                        known = ", ".join(sorted(entry.values))
+                        raise cells.CellError(f"{at}.values knows {known}, not {value!r}: add it to the mapping")
+                    value = entry.values[written]
+                if value is None:
+                    value = instead(row)
+                return None if value is None else convert(value)
             except cells.CellError as error:
                 raise RowRejected(field, value, f"{field}: {error}") from None
 
@@ -213,7 +216,7 @@ class RunMapping:
             self.columns.add(column)
             return lambda row: cells.present(row.get(column))
         if entry.template is not None:
-            return self._template(entry.template)
+            return self._template(at, entry.template)
         if entry.product is not None:
             above, below = entry.product, entry.over
             self.columns.update(above, below)
@@ -221,7 +224,11 @@ class RunMapping:
         constant = entry.constant
         return lambda _row: constant
 
-    def _template(self, template: str) -> Source:
+    def _template(self, at: str, template: str) -> Source:
+        if stray := re.search(r"[{}]", _PLACEHOLDER.sub("", template)):
+            raise MappingError(
+                f"{at}: {stray[0]!r} in {template!r} is not part of a {{column}}: close it, or give a constant"
+            )
         needed = {name for name, optional in _PLACEHOLDER.findall(template) if not optional}
         self.columns.update(name for name, _ in _PLACEHOLDER.findall(template))
         if needed == {template[1:-1]}:  # one column and nothing else keeps its type
@@ -242,7 +249,7 @@ def _is_template(value: object) -> TypeGuard[str]:
 
 def _entry(at: str, raw: object) -> Entry:
     if isinstance(raw, str):
-        return Entry(template=raw) if _is_template(raw) else Entry(constant=raw)
+        return Entry(template=raw) if re.search(r"[{}]", raw) else Entry(constant=raw)
     if not isinstance(raw, dict):
         return Entry(constant=raw)
     try:
@@ -254,32 +261,63 @@ def _entry(at: str, raw: object) -> Entry:
         raise MappingError(f"{at} must have exactly one of column, template, constant, product and derive")
     if entry.over and entry.product is None:
         raise MappingError(f"{at}: over divides a product; give product too")
+    if entry.product == []:
+        raise MappingError(f"{at}: product must name at least one column")
+    if entry.values == {}:
+        raise MappingError(f"{at}: values must say what at least one value stands for; leave it out to take all as is")
+    if entry.scale is not None and (not math.isfinite(entry.scale) or entry.scale == 0):
+        raise MappingError(f"{at}: scale must be finite and not 0, got {entry.scale}")
+    if entry.derive is not None and len(raw) > 1:
+        raise MappingError(f"{at}: derive stands alone; remove {', '.join(sorted(set(raw) - {'derive'}))}")
     return entry
+
+
+def _check_constants(at: str, entry: Entry, convert: Callable[[object], object]) -> None:
+    """Check what the mapping itself says, which would be wrong for every row."""
+    constants = [] if entry.values is not None else [entry.constant]
+    constants += list((entry.values or {}).values())
+    constants += [] if _is_template(entry.default) else [entry.default]
+    for constant in constants:
+        if constant is not None:
+            try:
+                convert(constant)
+            except cells.CellError as error:
+                raise MappingError(f"{at}: {error}") from None
 
 
 def _converter(at: str, field: str, entry: Entry, times: Times) -> Callable[[object], object]:
     """What makes a found value the value of `field`, by its type."""
+    if field == "config" and entry.type not in (None, "text", "number", "boolean"):
+        raise MappingError(f"{at}: type must be text, number or boolean, got {entry.type!r}")
+    number = field in NUMBERS | COUNTS | {"architecture"} or (field == "config" and entry.type == "number")
+    for key, has_meaning, says in (
+        ("format", field in TIMES, "is how a time is written"),
+        ("zone", field in TIMES, "is where a time was written"),
+        ("scale", number, "multiplies numbers"),
+        ("split", field == "eligible_hardware", "parts the entries of eligible_hardware"),
+        ("type", field == "config", "stands in [config] only"),
+    ):
+        if getattr(entry, key) is not None and not has_meaning:
+            raise MappingError(f"{at}: {key} {says}; remove it")
     if field in TIMES:
         try:
             return cells.time_parser(entry.format or times.format, entry.zone or times.zone)
         except ValueError as error:
             raise MappingError(f"{at}: {error}") from None
-    if field in NUMBERS | COUNTS | {"architecture"} or (field == "config" and entry.type == "number"):
+    if number:
         scale = entry.scale
         whole = field in COUNTS
         return lambda value: cells.number(value, scale=scale, whole=whole)
-    if entry.scale is not None:
-        raise MappingError(f"{at}: scale multiplies numbers, {field} is none")
     if field == "eligible_hardware":
         split = entry.split or ","
-        return lambda value: [part for piece in cells.text(value).split(split) if (part := piece.strip())]
-    if field == "config" and entry.type == "boolean":
-        return cells.boolean
-    if entry.type != "text":
-        raise MappingError(
-            f"{at}: type must be text, number or boolean, got {entry.type!r}, and stands in [config] only"
-        )
-    return cells.text
+        return lambda value: _names(value, split)
+    return cells.boolean if entry.type == "boolean" else cells.text
+
+
+def _names(value: object, split: str) -> list[str]:
+    """Names in a list, as JSON Lines and Parquet have them, or in a text that `split` parts."""
+    texts = [cells.text(item) for item in (value if isinstance(value, list) else [value])]
+    return [part for text in texts for piece in text.split(split) if (part := piece.strip())]
 
 
 def _quotient(at: str, row: Row, above: list[str], below: list[str]) -> object:

@@ -11,7 +11,6 @@ from typing import BinaryIO, Final, NamedTuple, Self
 import msgspec
 
 from leap_features.events import CompletionEvent
-from leap_training import cells
 from leap_training.mapping import RowRejected, RunMapping
 from leap_training.tables import BadRow, Table
 
@@ -68,7 +67,7 @@ class Rejects:
         if self._file is None:
             self._file = self.path.open("wb")
         line = {"row": row, "rule": rule, "value": value, "message": message, "mend": mend, "columns": columns}
-        self._file.write(msgspec.json.encode(line, enc_hook=cells.text) + b"\n")
+        self._file.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -86,10 +85,12 @@ def past_runs(
     """The events of `table`, in its order; what is none goes to `rejects`.
 
     Raises:
-        MappingError: the mapping reads a column that the table has not.
+        MappingError: the mapping reads a column that the table has not, or that no row of it has.
         TableError: the table cannot be read on.
     """
     mapping.check_columns(table.columns)
+    unseen = set(mapping.columns)
+    columns: dict[str, None] = {}
     done = 0
     for number, row in table:
         if number % 1000 == 0:
@@ -98,10 +99,15 @@ def past_runs(
         if isinstance(row, BadRow):
             rejects.add(number, "table", None, str(row), None)
             continue
+        if unseen:
+            unseen.difference_update(row)
+            columns |= dict.fromkeys(row)
         try:
             event = mapping.event(row)
         except RowRejected as error:
             rejects.add(number, error.rule, error.value, str(error), row)
         else:
             yield PastRun(number, event)
+    if columns and unseen:  # where each row has its own columns, a misspelt one would pass for an empty one
+        mapping.check_columns(list(columns))
     progress(table.length - done)

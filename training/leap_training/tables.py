@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 import msgspec
 
@@ -75,6 +76,8 @@ class Table:
             raise TableError(f"{self._path} is no CSV in UTF-8: {error}") from None
         if not header or len(set(header)) != len(header):
             raise TableError(f"{self._path} must begin with a line of distinct column names, got {header}")
+        if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
+            raise TableError(f"{self._path}: the cells of a CSV are parted by commas, got the header {header[0]!r}")
         self.columns = header
         return self._csv_rows(reader, header)
 
@@ -100,11 +103,12 @@ class Table:
 
     def _json_lines(self) -> Iterator[Mapping[str, object] | BadRow]:
         decoder = msgspec.json.Decoder(dict[str, object])
-        for line in self._file:
-            if not line.strip():
+        for number, line in enumerate(self._file):
+            written = line.removeprefix(BOM_UTF8) if number == 0 else line
+            if not written.strip():
                 continue
             try:
-                yield decoder.decode(line)
+                yield decoder.decode(written)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 yield BadRow(f"a line is one JSON object: {error}")
 
@@ -120,9 +124,21 @@ class Table:
         self.length = file.metadata.num_rows
         return self._parquet_batches(file.iter_batches(ROWS_AT_ONCE))
 
-    def _parquet_batches(self, batches: Iterator[object]) -> Iterator[Mapping[str, object]]:
+    def _parquet_batches(self, batches: Iterator[Any]) -> Iterator[Mapping[str, object]]:
         for batch in batches:
-            rows: list[dict[str, object]] = batch.to_pylist()  # type: ignore[attr-defined]  # pyarrow has no types
+            rows: list[dict[str, object]] = _in_microseconds(batch).to_pylist()
             for row in rows:
                 self._parquet_rows += 1
                 yield row
+
+
+def _in_microseconds(batch: Any) -> Any:
+    """A batch of Arrow with its times of nanoseconds, which no `datetime` holds, rounded down to microseconds."""
+    import pyarrow as pa  # noqa: PLC0415  # the other formats need no pyarrow
+
+    def kind(given: Any) -> Any:
+        finer = pa.types.is_timestamp(given) and given.unit == "ns"
+        return pa.timestamp("us", given.tz) if finer else given
+
+    wanted = pa.schema([field.with_type(kind(field.type)) for field in batch.schema])
+    return batch.cast(wanted, safe=False)

@@ -30,8 +30,13 @@ ATTEMPT_COLUMNS: Final = (
     "throughput",
     "config",
 )
+TEXT_COLUMNS: Final = ("job_family", "model_type", "hardware_type", "config")
 TIME_COLUMNS: Final = ("submitted_at", "recorded_at")
 SPECS_COLUMN_PREFIX: Final = "hardware_specs__"
+
+
+Config = dict[str, bool | int | float | str | None]
+"""The configuration of an attempt."""
 
 
 class TrainingSetError(ValueError):
@@ -72,21 +77,23 @@ class TrainingSet:
         keys = list(keys)
         return {**self.columns, **config_columns(self.configs(), keys)} if keys else self.columns
 
-    def configs(self) -> list[dict[str, object]]:
+    def configs(self) -> list[Config]:
         """The configuration of every row.
 
         Raises:
-            TrainingSetError: one is no JSON object.
+            TrainingSetError: one is no JSON object of single values.
         """
         # Jobs are submitted again and again with the same configuration, so each text is decoded once.
-        decoded: dict[str | None, dict[str, object]] = {None: {}}
+        decoded: dict[str | None, Config] = {None: {}}
         result = []
         for text in self.config.tolist():
             if text not in decoded:
                 try:
-                    decoded[text] = msgspec.json.decode(text, type=dict[str, object]) if text else {}
-                except msgspec.DecodeError as error:
-                    raise TrainingSetError(f"column 'config' must hold JSON objects, got {text[:200]!r}") from error
+                    decoded[text] = msgspec.json.decode(text, type=Config) if text else {}
+                except (msgspec.DecodeError, RecursionError) as error:
+                    raise TrainingSetError(
+                        f"column 'config' must hold JSON objects of numbers, texts and booleans, got {text[:200]!r}"
+                    ) from error
             result.append(decoded[text])
         return result
 
@@ -97,14 +104,14 @@ class ReadResult:
 
     rows: TrainingSet
     set_aside: int
-    """Rows without a finite throughput above 0."""
+    """Rows without a finite throughput above 0, a trainer, a hardware type or a model type."""
 
 
 def read_training_set(path: Path) -> ReadResult:
     """Read the Parquet file at `path`.
 
     Raises:
-        TrainingSetError: the file cannot be read, or lacks a column.
+        TrainingSetError: the file cannot be read, lacks a column, or has one of another type.
     """
     try:
         schema = pq.read_schema(path)
@@ -113,6 +120,8 @@ def read_training_set(path: Path) -> ReadResult:
         missing = [name for name in wanted if name not in schema.names]
         if missing:
             raise TrainingSetError(f"{path} lacks the columns {', '.join(missing)}: write it with `leap dataset`")
+        for name in TEXT_COLUMNS:
+            _require_text(schema, name, path)
         wanted += [name for name in schema.names if name.startswith(SPECS_COLUMN_PREFIX)]
         table = pq.read_table(path, columns=wanted)
     except (OSError, pa.ArrowException) as error:
@@ -121,12 +130,22 @@ def read_training_set(path: Path) -> ReadResult:
     columns["submitted_at_us"] = _microseconds(table, "submitted_at", path)
     recorded = _microseconds(table, "recorded_at", path)
     throughput = numbers(columns, "throughput")
-    good = throughput > 0
+    good = (throughput > 0) & (numbers(columns, "trainer_count") >= 1)
+    for name in ("hardware_type", "model_type"):
+        good &= np.array([value is not None for value in columns[name].tolist()], dtype=np.bool_)
     log_throughput = np.log(throughput, out=np.full(len(throughput), np.nan), where=good)
     config = columns.pop("config")
     del columns["throughput"]
     everything = TrainingSet(columns, log_throughput, recorded, config)
     return ReadResult(everything if good.all() else everything.where(good), int((~good).sum()))
+
+
+def _require_text(schema: pa.Schema, name: str, path: Path) -> None:
+    kind = schema.field(name).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise TrainingSetError(f"{path}: column {name!r} must be text, got {kind}: write it with `leap dataset`")
 
 
 def _array(table: pa.Table, name: str) -> NDArray[Any]:

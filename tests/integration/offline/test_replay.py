@@ -78,28 +78,34 @@ def statistics(client: redis.Redis, project: str) -> dict[Key, dict[str, Value]]
     return rows
 
 
+def taken_in(settings: Settings, count: int, worker: LeapProcess, archiver: LeapProcess) -> None:
+    """Wait until worker and archive have the topic's `count` events."""
+    records = read_topic(settings, settings.topic)
+    assert len(records) == count
+    end = ends(records)
+    wait_until(lambda: checkpoints(settings) == end, timeout_s=60, what="the worker", process=worker)
+    wait_until(
+        lambda: archive.end_offsets(Path(settings.archive), FIRST_LIVE_EPOCH) == end,
+        timeout_s=60,
+        what="the archive",
+        process=archiver,
+    )
+
+
+def replay_all(table: list[str], env: Mapping[str, str]) -> None:
+    """Send every run of `table`."""
+    result = CliRunner().invoke(replay_command, table, env=env)
+    assert result.exit_code == 0, result.output
+    assert f"{RUNS} of {RUNS} runs sent" in result.output
+
+
 def test_replayed_runs_give_the_statistics_of_imported_ones_and_the_audit_finds_all_rows_equal(
     settings: Settings, settings_env: Mapping[str, str], redis_client: redis.Redis, tmp_path: Path, table: list[str]
 ) -> None:
     env = {**settings_env, "LEAP_ARCHIVE_WITHIN_S": "0.2", "LEAP_FEATURE_REPO": str(FEATURE_REPO)}
-    root = Path(settings.archive)
-
-    def taken_in(count: int) -> None:
-        """Wait until worker and archive have the topic's `count` events."""
-        assert len(read_topic(settings, settings.topic)) == count
-        end = ends(read_topic(settings, settings.topic))
-        wait_until(lambda: checkpoints(settings) == end, timeout_s=60, what="the worker", process=worker)
-        wait_until(
-            lambda: archive.end_offsets(root, FIRST_LIVE_EPOCH) == end,
-            timeout_s=60,
-            what="the archive",
-            process=archiver,
-        )
 
     def replay() -> None:
-        result = CliRunner().invoke(replay_command, table, env=env)
-        assert result.exit_code == 0, result.output
-        assert f"{RUNS} of {RUNS} runs sent" in result.output
+        replay_all(table, env)
 
     with LeapProcess(["init"], env, tmp_path / "init.log") as init:
         assert init.wait() == 0
@@ -108,12 +114,12 @@ def test_replayed_runs_give_the_statistics_of_imported_ones_and_the_audit_finds_
         LeapProcess(["archive"], env, tmp_path / "archive.log") as archiver,
     ):
         replay()
-        taken_in(RUNS)
+        taken_in(settings, RUNS, worker, archiver)
         first = audit(settings, rules=DEFAULT_RULES)
         replayed = statistics(redis_client, settings.project)
         # Nothing is counted twice.
         replay()
-        taken_in(2 * RUNS)
+        taken_in(settings, 2 * RUNS, worker, archiver)
         second = audit(settings, rules=DEFAULT_RULES)
         worker.terminate()
         archiver.terminate()
@@ -134,6 +140,28 @@ def test_replayed_runs_give_the_statistics_of_imported_ones_and_the_audit_finds_
     rebuild(imported, rules=DEFAULT_RULES, registry=tmp_path / "registry.db", bounds_of=lambda _settings: None)
     assert statistics(redis_client, imported.project) == replayed
     assert {name for row in replayed.values() for name in row} == {name for name, _ in FEATURES} - {"version"}
+
+
+def test_replayed_runs_that_were_imported_before_are_not_counted_again(
+    settings: Settings, settings_env: Mapping[str, str], redis_client: redis.Redis, tmp_path: Path, table: list[str]
+) -> None:
+    env = {**settings_env, "LEAP_ARCHIVE_WITHIN_S": "0.2"}
+    result = CliRunner().invoke(import_command, [*table, "--archive", settings.archive], env=env)
+    assert result.exit_code == 0, result.output
+    here = msgspec.structs.replace(settings, feature_repo=str(FEATURE_REPO))
+    rebuild(here, rules=DEFAULT_RULES, registry=tmp_path / "registry.db")
+    imported = statistics(redis_client, settings.project)
+    with (
+        LeapProcess(["worker"], env, tmp_path / "worker.log") as worker,
+        LeapProcess(["archive"], env, tmp_path / "archive.log") as archiver,
+    ):
+        replay_all(table, env)
+        taken_in(settings, RUNS, worker, archiver)
+        audited = audit(settings, rules=DEFAULT_RULES)
+        worker.terminate()
+        archiver.terminate()
+    assert (audited.equal, audited.total) == (len(imported), len(imported)), audited.first
+    assert statistics(redis_client, settings.project) == imported
 
 
 def test_runs_that_the_broker_does_not_take_are_counted(settings: Settings) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
@@ -113,6 +114,15 @@ def test_one_unknown_candidate_among_five_is_dropped_alone(open_predictor: Open,
     assert {choice.hardware_type for choice in choices} == {FAST, SLOW, "L4", "A30"}
 
 
+@pytest.mark.parametrize("bad", [None, "", [FAST], "x" * 150])
+def test_what_is_no_name_among_five_candidates_is_dropped_alone(
+    open_predictor: Open, store: redis.Redis, bad: Any
+) -> None:
+    answer = open_predictor().explain(JOB, [FAST, SLOW, bad, "L4", "A30"])
+    assert {choice.hardware_type for choice in answer.choices} == {FAST, SLOW, "L4", "A30"}
+    assert [report.hardware_type for report in answer.candidates if report.dropped] == [repr(bad)]
+
+
 def test_hardware_may_be_asked_for_by_an_alias_that_the_history_uses(
     open_predictor: Open, store: redis.Redis, project: str
 ) -> None:
@@ -134,6 +144,8 @@ def test_job_can_be_a_mapping(open_predictor: Open, store: redis.Redis) -> None:
         (Job("x", "bert", 0), [FAST], Reason.JOB_INVALID),
         (Job("x", "bert", "8"), [FAST], Reason.JOB_INVALID),  # type: ignore[arg-type]
         (Job("x", "bert", 8, job_family="  "), [FAST], Reason.JOB_INVALID),
+        (Job("x", "\ud800", 8), [FAST], Reason.JOB_INVALID),
+        (JOB, itertools.repeat(FAST), Reason.JOB_INVALID),
         (JOB, "H100", Reason.JOB_INVALID),
         (JOB, None, Reason.JOB_INVALID),
         (JOB, [], Reason.NO_CANDIDATES),
@@ -159,6 +171,36 @@ def test_candidates_that_raise_while_iterated_get_an_empty_list(open_predictor: 
     predictor = open_predictor()
     assert predictor.rank(JOB, candidates()) == []
     assert predictor.explain(JOB, candidates()).reason is Reason.INTERNAL_ERROR
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+def test_error_that_cannot_be_printed_gives_an_empty_list(open_predictor: Open, store: redis.Redis) -> None:
+    def candidates() -> Iterator[str]:
+        yield FAST
+        raise Unprintable
+
+    predictor = open_predictor()
+    assert predictor.rank(JOB, candidates()) == []
+    assert "Unprintable" in predictor.explain(JOB, candidates()).message
+
+
+def test_deadline_that_the_question_used_up_is_not_held_against_the_store(
+    open_predictor: Open, store: redis.Redis
+) -> None:
+    predictor = open_predictor(deadline_s=0.02)
+
+    def candidates() -> Iterator[str]:
+        time.sleep(0.03)
+        yield FAST
+
+    for _ in range(5):  # more than the failures that would open the circuit
+        answer = predictor.explain(JOB, candidates())
+        assert answer.reason is Reason.DEADLINE_PASSED
+        assert "taking in the question" in answer.message
 
 
 @pytest.mark.parametrize(

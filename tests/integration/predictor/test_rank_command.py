@@ -85,6 +85,7 @@ def test_store_that_is_down_is_an_empty_ranking(run: Any) -> None:
     [
         ("[", (), {}, "the job must be one JSON object"),
         ("[]", (), {}, "the job must be one JSON object"),
+        ('{"config":' + "[" * 100_000, (), {}, "the job must be one JSON object"),
         (JOB, ("--redis-url", "redis+x://u:secret@host"), {}, "redis+x://u:***@host"),
         (JOB, (), {"LEAP_PROJECT": "No!"}, "LEAP_PROJECT"),
     ],

@@ -35,14 +35,15 @@ def test_reader_gives_what_get_online_features_gives(deployment: Settings, tmp_p
     store = open_feature_store(deployment, tmp_path / "registry.db")
     apply_definitions(store, deployment)
     fleet = made_up_fleet(300)
+    fleet += [run._replace(job_family="bért-日本/Ünï 🚀:x", hardware_type="H100 ×2") for run in fleet[::10]]
     for level in LEVELS:
         store.write_to_online_store(level.view, table_of(level, history_rows(level, fleet)).to_pandas())
     store.write_to_online_store(hardware_specs.VIEW, hardware_specs.table().to_pandas())
 
     subjects = [
         Subject(family, family.partition("/")[0], hardware_type, trainers)
-        for family in ("bert/pretrain", "bert/tune", "resnet/train", "new/family")
-        for hardware_type in ("A100", "H100", "L4")
+        for family in ("bert/pretrain", "bert/tune", "resnet/train", "new/family", "bért-日本/Ünï 🚀:x")
+        for hardware_type in ("A100", "H100", "L4", "H100 ×2")
         for trainers in (1, 8, 64, 128)
     ]
     answer = store.get_online_features(

@@ -156,9 +156,12 @@ def test_a_replay_asks_the_archive_whether_the_attempt_was_counted(
     batch = writer.write([Delivery(0, 0, late, raw, True)], session_now(store), FIRST_LIVE_EPOCH)
     assert batch.counts["duplicate"] == 1
     assert asked == [[(True, "a")]]
-    # A replay within the horizon is known to Redis, and needs no archive.
-    writer.write([Delivery(0, 1, NOW, raw_event(attempt_id="b"), True)], session_now(store), FIRST_LIVE_EPOCH)
-    assert len(asked) == 1
+    # However recent: where the producers set the record times, a replay of old runs looks recent.
+    batch = writer.write([Delivery(0, 1, NOW, raw, True)], session_now(store), FIRST_LIVE_EPOCH)
+    assert batch.counts["duplicate"] == 1
+    # An event that is not replayed costs no look into the archive.
+    writer.write([Delivery(0, 2, NOW, raw_event(attempt_id="b"))], session_now(store), FIRST_LIVE_EPOCH)
+    assert asked == [[(True, "a")]] * 2
 
 
 def test_without_an_archive_a_late_replay_is_rejected(store_settings: Settings, store: Store) -> None:
@@ -189,6 +192,26 @@ def test_a_store_that_went_back_in_time_refuses_the_batch(
     redis_client.hdel(f"leap:{project}:meta", "checkpoint:0")
     with pytest.raises(Refused):
         writer.write([delivery(1, attempt_id="b")], ahead, FIRST_LIVE_EPOCH)
+
+
+def test_what_a_refused_batch_claimed_does_not_precede_what_comes_before_it(
+    take: Callable[..., Batch], store: Store, writer: HistoryWriter, redis_client: redis.Redis, project: str
+) -> None:
+    """A store that lost its last records under a running worker: claims of the batch under way are made in it."""
+    ahead = Session(session_now(store).generation, {0: b"2"})
+    with pytest.raises(Refused):
+        writer.write([delivery(2, attempt_id="a", throughput=2.0)], ahead, FIRST_LIVE_EPOCH)
+    deliveries = [
+        delivery(0, attempt_id="a", throughput=1.0),
+        delivery(1, attempt_id="a", throughput=1.0),
+        delivery(2, attempt_id="a", throughput=2.0),
+        delivery(3, attempt_id="a", throughput=2.0),
+    ]
+    rejected = take(*deliveries[:3]).rejected + take(*deliveries[3:]).rejected
+    expected = expected_of(deliveries, FIRST_LIVE_EPOCH, HORIZON_US)
+    assert stored_rows(redis_client, project) == expected.rows
+    assert {(r.position.partition, r.position.offset): r.rule for r in rejected} == expected.dead_letters
+    assert [r.position.offset for r in rejected] == [2, 3]
 
 
 def test_a_checkpoint_never_moves_back(take: Callable[..., Batch], store: Store) -> None:
@@ -248,6 +271,23 @@ def test_a_dead_redis_is_waited_for_and_a_wrong_password_is_not(own_redis: Redis
         client.config_set("requirepass", "secret")
     with pytest.raises(Halt, match="Auth"):
         Store(settings).read_meta()
+
+
+@pytest.mark.parametrize(
+    "trouble", ["CONFIG SET maxmemory 1", "CONFIG SET min-replicas-to-write 1", "REPLICAOF 127.0.0.1 1"]
+)
+def test_a_redis_that_takes_no_writes_now_is_waited_for(own_redis: RedisServer, trouble: str) -> None:
+    settings = Settings(redis_url=own_redis.url, project="p")
+    store = Store(settings)
+    writer = HistoryWriter(settings, store, nothing_archived)
+    assert store.create_meta(DEFAULT_RULES.version, FIRST_LIVE_EPOCH, "")
+    session = session_now(store)
+    with redis.Redis.from_url(own_redis.url) as client:
+        client.execute_command(*trouble.split())
+        with pytest.raises(Unavailable):
+            writer.write([delivery(0)], session, FIRST_LIVE_EPOCH)
+        with pytest.raises(Unavailable):
+            store.move_checkpoints(session, {0: 1})
 
 
 def test_scripts_that_redis_forgot_are_loaded_again(

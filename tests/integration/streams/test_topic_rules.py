@@ -42,10 +42,10 @@ def take_in(settings: Settings, env: dict[str, str], end: dict[int, int], tmp_pa
         worker.terminate()
 
 
-def halted(env: dict[str, str], tmp_path: Path) -> str:
-    with LeapProcess(["worker"], env, tmp_path / "halted.log") as worker:
-        assert worker.wait(60) == EXIT_HALTED
-        return worker.log.read_text()
+def halted(env: dict[str, str], tmp_path: Path, app: str = "worker") -> str:
+    with LeapProcess([app], env, tmp_path / f"halted-{app}.log") as process:
+        assert process.wait(60) == EXIT_HALTED
+        return process.log.read_text()
 
 
 def test_a_topic_with_the_producers_time_is_refused(
@@ -81,6 +81,22 @@ def test_a_topic_that_was_deleted_and_created_again_is_refused(
     real_kafka.delete_topic(settings.topic)
     real_kafka.create_topic(settings.topic, partitions=settings.partitions)
     assert "deleted and created again" in halted(settings_env, tmp_path)
+    assert "deleted and created again" in halted(settings_env, tmp_path, "archive")
+
+
+def test_a_topic_that_is_deleted_and_created_again_under_a_running_worker_is_refused(
+    real_kafka: RealKafka, settings: Settings, settings_env: dict[str, str], tmp_path: Path
+) -> None:
+    initialise(settings_env, tmp_path)
+    send(settings, 10)
+    with LeapProcess(["worker"], settings_env, tmp_path / "worker.log") as worker:
+        wait_until(lambda: checkpoints(settings) == {0: 10}, timeout_s=60, what="the end", process=worker)
+        real_kafka.delete_topic(settings.topic)
+        real_kafka.create_topic(settings.topic, partitions=settings.partitions)
+        send(settings, 20)
+        assert worker.wait(60) == EXIT_HALTED
+        assert "deleted and created again" in worker.log.read_text()
+    assert checkpoints(settings) == {0: 10}
 
 
 def test_records_that_retention_deleted_before_they_were_taken_in_are_counted(

@@ -11,6 +11,7 @@ import pytest
 import redis
 from confluent_kafka import Producer
 
+from archived_events import event, write_events
 from events_strategies import BROKEN, event_fields
 from leap_features import archive
 from leap_features.meta import FIRST_LIVE_EPOCH, meta_key
@@ -175,6 +176,17 @@ def test_init_leaves_what_is_there_as_it_is(
         assert "there already" in init.log.read_text()
     assert redis_client.hgetall(meta_key(settings.project)) == before
     assert before[b"state"] == b"ready"
+
+
+def test_init_does_not_begin_anew_what_the_archive_has(
+    settings: Settings, initialised: dict[str, str], redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    write_events(settings.archive, [event("a")])
+    redis_client.flushall()
+    with LeapProcess(["init"], initialised, tmp_path / "again.log") as init:
+        assert init.wait() == 1
+        assert "`leap rebuild` fills the store" in init.log.read_text()
+    assert redis_client.hgetall(meta_key(settings.project)) == {}
 
 
 def test_a_store_emptied_while_the_worker_runs_halts_it(

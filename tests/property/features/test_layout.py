@@ -107,3 +107,14 @@ def test_timestamp_of_1970_is_empty_and_means_1970() -> None:
     stamp.FromDatetime(datetime(1970, 1, 1, tzinfo=UTC))
     assert layout.encode_timestamp(0) == stamp.SerializeToString() == b""
     assert layout.decode_timestamp(b"") == 0
+
+
+@pytest.mark.parametrize("raw", [b"\x20" + b"\x80" * 1_000_000, b"\x12" + b"\xff" * 11 + b"\x01"])
+def test_integer_that_does_not_end_is_given_up_after_the_bytes_of_the_longest(raw: bytes) -> None:
+    with pytest.raises(layout.LayoutError, match="not a variable-length integer"):
+        layout.decode_value(raw)
+
+
+def test_timestamp_of_any_length_is_refused_without_being_read() -> None:
+    with pytest.raises(layout.LayoutError, match="not a timestamp"):
+        layout.decode_timestamp(b"\x08\x00" * 1_000)

@@ -142,6 +142,13 @@ def test_what_the_topic_has_deleted_the_archive_must_have(
             archive.check_complete(tmp_path, first)
 
 
+def test_an_archive_that_begins_after_what_the_topic_still_has_has_lost_its_beginning(tmp_path: Path) -> None:
+    write_events(tmp_path, [event("a")], first=4)
+    archive.check_complete(tmp_path, {(EPOCH, 0): 4})
+    with pytest.raises(ArchiveHole, match="partition 0 lacks offsets 3 to 3"):
+        archive.check_complete(tmp_path, {(EPOCH, 0): 3})
+
+
 def test_every_import_gets_an_epoch_of_its_own(tmp_path: Path) -> None:
     write_events(tmp_path, [event("a")])
     assert archive.next_import_epoch(tmp_path) == 1

@@ -57,6 +57,22 @@ print(sorted(heavy & set(sys.modules)))
     assert done.stdout.strip() == "[]"
 
 
+def test_help_of_a_single_command_needs_no_extra() -> None:
+    program = """
+import sys
+from click.testing import CliRunner
+from leap_features.command import COMMANDS, leap
+for name in COMMANDS:
+    result = CliRunner().invoke(leap, [name, "--help"])
+    assert result.exit_code == 0, result.output
+heavy = {"feast", "faust", "pandas", "pyarrow", "xgboost", "duckdb", "confluent_kafka"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 def test_version_is_that_of_the_distribution() -> None:
     result = CliRunner().invoke(leap, ["--version"])
     assert result.exit_code == 0

@@ -61,7 +61,9 @@ def test_ratio_without_trainers_is_missing_not_infinite(trainers: Any) -> None:
     assert np.isnan(one("readers_per_trainer", trainer_count=objects(trainers)))
 
 
-@pytest.mark.parametrize("value", [1e39, -1e39, np.inf, -np.inf, np.nan, None])
+@pytest.mark.parametrize(
+    "value", [1e39, -1e39, pytest.param(10**400, id="beyond a float"), np.inf, -np.inf, np.nan, None]
+)
 def test_numbers_beyond_float32_are_missing(value: Any) -> None:
     # dmlc/xgboost#1869
     assert np.isnan(one("config__learning_rate", config__learning_rate=objects(value)))

@@ -50,6 +50,14 @@ def test_publishing_the_same_bundle_again_changes_nothing(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CURRENT, current_id(tmp_path)])
 
 
+def test_link_to_one_bundle_is_that_bundle(tmp_path: Path) -> None:
+    bundle_id = publish_small_bundle(tmp_path / "bundles")
+    link = tmp_path / "served"
+    link.symlink_to(tmp_path / "bundles" / bundle_id)
+    assert current_id(link) == bundle_id
+    assert load(link).bundle_id == bundle_id
+
+
 def test_what_a_crash_left_behind_is_no_bundle(tmp_path: Path) -> None:
     hidden = tmp_path / ".publishing-0123456789abcdef"
     hidden.mkdir()

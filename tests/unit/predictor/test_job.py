@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 
-from leap_predictor.job import MAX_CANDIDATES, InvalidJob, Job, checked_candidates, checked_job
+from leap_predictor.job import (
+    MAX_CANDIDATES,
+    MAX_CONFIG_KEYS,
+    InvalidJob,
+    Job,
+    check_config,
+    checked_candidates,
+    checked_job,
+)
 
 GOOD: dict[str, Any] = {"job_name": "train-bert-7", "model_type": "bert", "trainer_count": 8}
 
@@ -36,7 +46,10 @@ def test_good_job_passes_unchanged() -> None:
         ({"batch_size": float("nan")}, "batch_size = nan"),
         ({"batch_size": "32"}, "batch_size = '32'"),
         ({"reader_count": -1}, "reader_count = -1"),
-        ({"config": {"x": [1]}}, "config"),
+        ({"config": {"a": 1, "x": [1]}}, "config.x = [1]: expected"),
+        ({"config": {"a": 1, "x": np.float64(1)}}, "config.x = np.float64(1.0): expected"),
+        ({"config": {str(at): at for at in range(MAX_CONFIG_KEYS + 1)}}, "expected `object` of length <= 10000"),
+        ({"model_type": "\ud800"}, "model_type = '\\ud800'"),
         ({"trainers": 8}, "unknown field `trainers`"),
     ],
 )
@@ -54,13 +67,47 @@ def test_anything_else_is_no_job(job: Any) -> None:
 
 
 def test_candidates_are_taken_once_each_in_their_order() -> None:
-    assert checked_candidates(["B", "A", "B"]) == ("B", "A")
+    assert checked_candidates(["B", "A", "B"]) == {"B": None, "A": None}
 
 
-@pytest.mark.parametrize("candidates", [None, 7, "H100", [None], [""], ["x" * 129], [b"H100"], map(str, range(2000))])
+@pytest.mark.parametrize("bad", [None, "", "x" * 129, b"H100", 7, ["H100"], float("nan")])
+def test_what_is_no_name_among_the_candidates_is_told_apart(bad: Any) -> None:
+    found = checked_candidates(["B", bad, "A"])
+    assert [name for name, why in found.items() if why is None] == ["B", "A"]
+    assert found[repr(bad)] == "a candidate must be a name of 1–128 characters"
+
+
+@pytest.mark.parametrize("candidates", [None, 7, "H100", map(str, range(2000)), itertools.repeat("H100")])
 def test_anything_else_is_no_list_of_candidates(candidates: Any) -> None:
     with pytest.raises(InvalidJob):
         checked_candidates(candidates)
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+def test_value_of_any_kind_and_size_can_be_told_of() -> None:
+    bad, good = checked_candidates([Unprintable(), "A"])
+    assert "Unprintable" in bad
+    assert good == "A"
+    with pytest.raises(InvalidJob, match="job_name = <Unprintable instance"):
+        checked_job(GOOD | {"job_name": Unprintable()})
+    with pytest.raises(InvalidJob, match=r"job_name = 'x{20,100}\.\.\.x{20,100}end'"):
+        checked_job(GOOD | {"job_name": "x" * 1000 + "end"})
+
+
+def test_one_candidate_per_host_is_one_candidate() -> None:
+    assert list(checked_candidates(["A", "B"] * 5_000)) == ["A", "B"]
+
+
+def test_text_where_the_model_has_numbers_is_refused_with_the_key() -> None:
+    features = ("log_trainers", "config__layers", "config__precision")
+    check_config({"layers": 12, "precision": "bf16", "note": "x"}, features, {"config__precision"})
+    check_config({"layers": None}, features, {"config__precision"})
+    with pytest.raises(InvalidJob, match=r"config\.layers = '12'"):
+        check_config({"layers": "12"}, features, {"config__precision"})
 
 
 def test_longest_list_of_candidates_is_accepted() -> None:

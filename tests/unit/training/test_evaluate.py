@@ -83,6 +83,19 @@ def test_model_carries_history_over_to_new_cells_where_the_last_value_alone_cann
     assert model > last + 30
 
 
+def test_hardware_in_another_spelling_is_the_same_hardware(tmp_path: Path, training: TrainingSet) -> None:
+    given = rows(400)
+    for row in given:  # what the join gives for a name that the catalogue has in another spelling: no specifications
+        row["hardware_type"] = row["hardware_type"].lower().replace("-", "_")
+        row |= {name: None for name in row if name.startswith("hardware_specs__")}
+        for name, value in row.items():
+            if name.endswith("last_hardware_type") and value is not None:
+                row[name] = value.lower().replace("-", "_")
+    spelt = read_training_set(write(tmp_path / "set.parquet", given)).rows
+    cut = to_us(submitted_at(200))
+    assert evaluate(spelt, cut, CATALOGUE, QUICK) == evaluate(training, cut, CATALOGUE, QUICK)
+
+
 def test_nothing_recorded_before_the_cut_is_an_error(training: TrainingSet) -> None:
     with pytest.raises(NothingToFit):
         evaluate(training, to_us(submitted_at(0)), CATALOGUE)

@@ -201,3 +201,20 @@ class TestCommand:
         result = CliRunner().invoke(import_command, [str(table), "--mapping", "m.toml", "--archive", "archive"])
         assert result.exit_code == 1
         assert "no row is an event: check the mapping" in result.output
+
+
+def test_a_column_that_no_line_of_json_has_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    row = dict(zip(COLUMNS, run("a"), strict=True))
+    path.write_bytes(msgspec.json.encode(row) + b"\n" + msgspec.json.encode(row | {"id": "b", "batch": 8}) + b"\n")
+    entries = msgspec.toml.decode(MAPPING)["event"]
+    for column, good in (("batch", True), ("btach", False)):
+        mapping = RunMapping({"event": entries | {"batch_size": f"{{{column}}}"}})
+        with Table(path) as table, Rejects(None) as rejects:
+            if good:
+                assert [one.event.batch_size for one in past_runs(table, mapping, rejects)] == [0.0, 8.0]
+            else:
+                events = past_runs(table, mapping, rejects)
+                with pytest.raises(MappingError, match=r"the table has no column 'btach'; it has .*'batch'"):
+                    import_runs(tmp_path / "archive", events, rejects, horizon_us=HORIZON_US)
+    assert archive.segments(tmp_path / "archive") == []

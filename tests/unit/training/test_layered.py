@@ -88,6 +88,10 @@ def test_configuration_key_that_cannot_be_a_feature_is_refused(tmp_path: Path, k
         fit(training, CATALOGUE, QUICK, config_keys=(key,))
 
 
+def test_configuration_key_given_twice_is_one_feature(training: TrainingSet) -> None:
+    assert fit(training, CATALOGUE, QUICK, config_keys=("layers", "layers")).features[-2:] != ("config__layers",) * 2
+
+
 def test_nothing_to_fit_is_an_error(training: TrainingSet) -> None:
     with pytest.raises(NothingToFit, match="no row in this window"):
         fit(training.where(np.zeros(len(training), dtype=np.bool_)), CATALOGUE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import tomllib
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ EVENT: dict[str, Any] = {
     "started_at": "{start}",
     "completed_at": "{end}",
 }
-ROW = {
+ROW: dict[str, Any] = {
     "id": "a1",
     "team": "ads",
     "model": "ranker",
@@ -112,6 +113,7 @@ def test_a_placeholder_with_a_question_mark_may_be_empty() -> None:
         ("2026-03-01T13:00:00+01:00", {}, datetime(2026, 3, 1, 12, tzinfo=UTC)),
         ("2026-03-01T17:30:00", {"zone": "Asia/Kolkata"}, datetime(2026, 3, 1, 12, tzinfo=UTC)),
         ("01.03.2026 12:00", {"format": "%d.%m.%Y %H:%M", "zone": "UTC"}, datetime(2026, 3, 1, 12, tzinfo=UTC)),
+        ("2026-03-01 13:00 +0100", {"format": "%Y-%m-%d %H:%M %z"}, datetime(2026, 3, 1, 12, tzinfo=UTC)),
         ("1772366400", {"format": "unix"}, datetime(2026, 3, 1, 12, tzinfo=UTC)),
         (1772366400.25, {"format": "unix"}, datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)),
         (1772366400250, {"format": "unix_ms"}, datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)),
@@ -141,6 +143,10 @@ def test_a_time_that_clocks_skipped_is_rejected() -> None:
     assert "clocks were put forward" in str(error)
 
 
+def test_a_count_of_seconds_beyond_all_times_is_rejected() -> None:
+    assert rejected({"end": "1e305"}, completed_at={"column": "end", "format": "unix"}).rule == "completed_at"
+
+
 def test_a_run_without_times_gets_those_of_the_mapping() -> None:
     at = datetime(2020, 1, 1, tzinfo=UTC)
     event = event_of(started_at=at, completed_at=at + timedelta(hours=1))
@@ -166,6 +172,28 @@ def test_a_list_of_candidates_is_split() -> None:
     assert event.eligible_hardware == ("A100", "H100")
 
 
+def test_a_list_of_candidates_may_be_a_list_in_the_table() -> None:
+    assert event_of({"c": ["A100", "H100"]}, eligible_hardware="{c}").eligible_hardware == ("A100", "H100")
+
+
+@pytest.mark.parametrize("bad", [["ads"], {"name": "ads"}, b"\xff"])
+def test_a_cell_that_holds_no_single_value_rejects_the_row(bad: object) -> None:
+    assert rejected({"team": bad}).rule == "job_name"
+
+
+def test_cells_of_a_warehouse_are_read_as_what_they_mean() -> None:
+    row = {"gpus": Decimal(8), "rate": Decimal("12.5"), "model": b"ranker", "state": True}
+    event = event_of(row, status={"column": "state", "values": {"true": "succeeded", "false": "failed"}})
+    assert (event.trainer_count, event.throughput, event.model_type) == (8, 12.5, "ranker")
+    assert event.status == "succeeded"
+
+
+def test_a_row_with_neither_start_nor_submission_says_so() -> None:
+    error = rejected({"start": ""})
+    assert error.rule == "submitted_at"
+    assert "submitted_at or started_at is required" in str(error)
+
+
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast"])
 def test_a_succeeded_run_without_a_throughput_above_0_is_rejected(rate: str) -> None:
     # calo-forest#1: one row with throughput 0 in a month of data
@@ -178,6 +206,8 @@ def test_a_succeeded_run_without_a_throughput_above_0_is_rejected(rate: str) -> 
         ({"gpus": "0"}, "trainer_count"),
         ({"gpus": "1.5"}, "trainer_count"),
         ({"gpus": "1e300"}, "trainer_count"),
+        ({"gpus": 10**400}, "trainer_count"),
+        ({"rate": 10**400}, "throughput"),
         ({"model": "a/b"}, "model_type"),
         ({"id": ""}, "attempt_id"),
         ({"id": "x" * 129}, "attempt_id"),
@@ -187,7 +217,7 @@ def test_a_succeeded_run_without_a_throughput_above_0_is_rejected(rate: str) -> 
         ({"end": "9999-12-31T23:59:59-05:00"}, "completed_at"),
     ],
 )
-def test_a_row_that_breaks_a_rule_names_it(row: dict[str, str], rule: str) -> None:
+def test_a_row_that_breaks_a_rule_names_it(row: dict[str, Any], rule: str) -> None:
     assert rejected(row).rule == rule
 
 
@@ -211,6 +241,26 @@ def test_an_empty_cell_of_the_family_leaves_it_to_the_job_name() -> None:
         ({"event": {**EVENT, "job_name": {"derive": "trainer_hours"}}}, "stands at device_hours only"),
         ({"event": {**EVENT, "job_name": {"colum": "a"}}}, "event.job_name: Object contains unknown field `colum`"),
         ({"event": EVENT, "times": {"zone": "Mars/Base"}}, "zone must be an IANA name"),
+        ({"event": EVENT, "times": {"format": "isoo"}}, "format must be iso, .*got 'isoo'"),
+        ({"event": EVENT, "times": {"format": "%Q"}}, "format must be iso, .*'Q' is a bad directive"),
+        ({"event": {**EVENT, "job_name": "{team"}}, r"event.job_name: '\{' in '\{team' is not part of a \{column\}"),
+        ({"event": {**EVENT, "job_name": "{team}-}"}}, "'}' in '{team}-}' is not part"),
+        ({"event": {**EVENT, "job_name": ["team"]}}, r"must be a single value, got \['team'\]"),
+        ({"event": {**EVENT, "trainer_count": "eight"}}, "event.trainer_count: must be a number, got 'eight'"),
+        ({"event": {**EVENT, "trainer_count": {"column": "n", "default": 0.5}}}, "must be a whole number, got 0.5"),
+        ({"event": {**EVENT, "trainer_count": {"column": "n", "values": {"a": "b"}}}}, "must be a number, got 'b'"),
+        ({"event": {**EVENT, "trainer_count": {"column": "n", "values": {}}}}, "values must say what"),
+        ({"event": {**EVENT, "throughput": {"column": "a", "scale": 0}}}, "scale must be finite and not 0, got 0"),
+        ({"event": {**EVENT, "throughput": {"column": "a", "scale": float("nan")}}}, "scale must be finite"),
+        ({"event": {**EVENT, "throughput": {"column": "a", "type": "number"}}}, r"type stands in \[config\] only"),
+        ({"event": {**EVENT, "throughput": {"column": "a", "zone": "UTC"}}}, "zone is where a time was written"),
+        ({"event": {**EVENT, "throughput": {"column": "a", "format": "unix"}}}, "format is how a time is written"),
+        (
+            {"event": {**EVENT, "job_name": {"column": "a", "split": ";"}}},
+            "split parts the entries of eligible_hardware",
+        ),
+        ({"event": {**EVENT, "batch_size": {"product": []}}}, "product must name at least one column"),
+        ({"event": {**EVENT, "device_hours": {"derive": "trainer_hours", "default": 1}}}, "remove default"),
         ({"event": EVENT, "config": {"a": {"column": "b", "type": "date"}}}, "type must be text, number or boolean"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,6 +39,36 @@ def test_a_csv_begins_with_distinct_column_names(tmp_path: Path, text: str) -> N
     path.write_text(text)
     with pytest.raises(TableError, match="must begin with a line of distinct column names"):
         Table(path)
+
+
+def test_a_csv_with_another_mark_between_its_cells_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("id;rate\na;1,5\n")
+    with pytest.raises(TableError, match="parted by commas, got the header 'id;rate'"):
+        Table(path)
+
+
+def test_json_lines_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes('\ufeff{"id": 1}\n{"id": 2}\n'.encode())
+    assert rows(path) == [(1, {"id": 1}), (2, {"id": 2})]
+
+
+def test_parquet_times_of_nanoseconds_are_times(tmp_path: Path) -> None:
+    path = tmp_path / "runs.parquet"
+    moment = 1_772_366_400_000_001_999
+    pq.write_table(
+        pa.table(
+            {"there": pa.array([moment], pa.timestamp("ns")), "utc": pa.array([moment], pa.timestamp("ns", "UTC"))}
+        ),
+        path,
+    )
+    ((_, row),) = rows(path)
+    assert row == {
+        "there": datetime(2026, 3, 1, 12, 0, 0, 1),  # noqa: DTZ001 - without a zone, as in the file
+        "utc": datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=UTC),
+    }
+    assert {type(value) for value in row.values()} == {datetime}  # type: ignore[attr-defined]
 
 
 def test_a_csv_of_another_encoding_is_refused(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def test_chosen_configuration_keys_are_features(dataset: Path, tmp_path: Path) -
     [
         (("--before", "2026-01-01T00:00:00"), "must have an offset"),
         (("--before", "yesterday"), "must be a time such as"),
+        (("--before", "0001-01-01T00:00:00+05:00"), "in the years 1 to 9999"),
         (("--before", "2020-01-01T00:00:00Z"), "no row in this window"),
         (("--config-key", "absent"), "is in no row"),
     ],

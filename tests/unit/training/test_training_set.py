@@ -37,6 +37,27 @@ def test_row_without_a_usable_throughput_is_set_aside_and_counted(tmp_path: Path
     assert np.isfinite(read.rows.log_throughput).all()
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [("trainer_count", None), ("trainer_count", 0), ("hardware_type", None), ("model_type", None)]
+)
+def test_row_that_nothing_can_be_predicted_for_is_set_aside_and_counted(
+    tmp_path: Path, column: str, value: Any
+) -> None:
+    given = rows(20)
+    given[7][column] = value
+    read = read_training_set(write(tmp_path / "set.parquet", given))
+    assert read.set_aside == 1
+    assert len(read.rows) == 19
+
+
+def test_names_that_are_no_texts_are_refused(tmp_path: Path) -> None:
+    table = pq.read_table(write(tmp_path / "set.parquet", rows(5)))
+    at = table.schema.get_field_index("model_type")
+    pq.write_table(table.set_column(at, "model_type", pa.array([1] * 5)), tmp_path / "numbers.parquet")
+    with pytest.raises(TrainingSetError, match="'model_type' must be text, got int64"):
+        read_training_set(tmp_path / "numbers.parquet")
+
+
 def test_nullable_integers_are_missing_values(tmp_path: Path) -> None:
     # dmlc/xgboost#8213, dmlc/xgboost#6851
     given = rows(5)
@@ -90,9 +111,10 @@ def test_dictionary_encoded_text_is_read_as_text(tmp_path: Path) -> None:
     assert training.columns["model_type"].tolist() == [row["model_type"] for row in rows(5)]
 
 
-def test_configuration_that_is_no_json_object_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", ["[1]", "{", '{"layers":[12]}', '{"layers":' + "[" * 100_000])
+def test_configuration_that_is_no_json_object_is_refused(tmp_path: Path, config: str) -> None:
     given = rows(5)
-    given[1]["config"] = "[1]"
+    given[1]["config"] = config
     training = read_training_set(write(tmp_path / "set.parquet", given)).rows
     with pytest.raises(TrainingSetError, match="'config' must hold JSON objects"):
         training.configs()
