@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -20,6 +20,9 @@ FIXED_POINT: Final = 2**32
 """Logarithms enter history as integers in units of 2⁻³², so that sums are exact in any order."""
 CLOCK_ALLOWANCE_US: Final = 5 * 60 * 1_000_000
 """A completion may lie this far after the broker's append time, in microseconds: clocks differ."""
+
+NO_SLASH: Final = "^[^/]+$"
+NOT_BLANK: Final = r"\S"
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 LongName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
@@ -50,10 +53,10 @@ class CompletionEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     attempt_id: Annotated[Name, msgspec.Meta(description="unique for one launch of a job")]
     job_name: Annotated[LongName, msgspec.Meta(description="as submitted; the job family is derived from it")]
     job_family: Annotated[
-        Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"\S")] | None,
+        Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=NOT_BLANK)] | None,
         msgspec.Meta(description="stem of the job family, instead of the derived one; not blank"),
     ] = None
-    model_type: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[^/]+$", description="without /")]
+    model_type: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=NO_SLASH, description="without /")]
     hardware_type: Annotated[Name, msgspec.Meta(description="accelerator, as the launcher names its candidates")]
     submitted_at: Annotated[Instant, msgspec.Meta(description="RFC 3339 with offset")]
     started_at: Annotated[Instant, msgspec.Meta(description="RFC 3339 with offset, not before submitted_at")]
@@ -83,6 +86,7 @@ class CompletionEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 _decoder = msgspec.json.Decoder(CompletionEvent)
 _encoder = msgspec.json.Encoder(order="deterministic")
+_PATTERNS: Final = {NO_SLASH: "without /", NOT_BLANK: "that is not blank"}
 _FIELD = re.compile(r" - at `(?:key in )?\$\.(\w+)")
 
 
@@ -206,6 +210,10 @@ def _explain(problem: str, raw: bytes) -> tuple[str, str]:
         return "json", problem
     field = found[1]
     rule = problem.partition(" - at ")[0]
+    for pattern, meaning in _PATTERNS.items():
+        rule = rule.replace(f"matching regex {pattern!r}", meaning)
+    if rule.startswith("Invalid enum value"):
+        rule += f" (one of {', '.join(get_args(Status))})"
     return field, f"{field}: {rule[:1].lower()}{rule[1:]}, got {_shown(raw, field)}"
 
 

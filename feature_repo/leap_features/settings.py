@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import typing
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 PREFIX = "LEAP_"
+
+URL_SCHEMES: Final = ("redis://", "rediss://", "unix://")
+PROJECT: Final = "^[a-z][a-z0-9_]{0,62}$"
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -34,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """PEM file of the authority that signed the brokers' certificates; empty means the system's."""
     redis_url: NonEmpty = "redis://localhost:6379/0"
     """`redis://[user:password@]host:port/db`, or `rediss://` for TLS."""
-    project: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,62}$")] = "leap"
+    project: Annotated[str, msgspec.Meta(pattern=PROJECT)] = "leap"
     """Feast project; every key in Redis carries it."""
     topic: NonEmpty = "leap.completions"
     dead_letter_topic: NonEmpty = "leap.completions.dead-letter"
@@ -76,9 +80,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             names = ", ".join(PREFIX + name.upper() for name in unknown)
             raise SettingsError(f"{names}: not a setting of LEAP; docs/operations.md lists them all")
         try:
-            return msgspec.convert(given, cls, strict=False)
+            settings = msgspec.convert(given, cls, strict=False)
         except msgspec.ValidationError as error:
             raise SettingsError(_explain(str(error), given)) from None
+        if not settings.redis_url.startswith(URL_SCHEMES):
+            raise SettingsError(
+                f"{PREFIX}REDIS_URL={redact_url(settings.redis_url)!r}: must begin with {' or '.join(URL_SCHEMES)}"
+            )
+        return settings
 
     def __repr__(self) -> str:
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -112,4 +121,10 @@ def _explain(problem: str, given: Mapping[str, str]) -> str:
     name = path.rstrip("`")
     shown = redact_url(given.get(name, ""))
     value = "***" if "password" in name else repr(shown)
+    if rule.startswith("Invalid enum value"):
+        kind = typing.get_type_hints(Settings)[name]
+        rule = f"must be one of {', '.join(filter(None, typing.get_args(kind)))}"
+    rule = rule.replace(
+        f"matching regex {PROJECT!r}", "of lower-case letters, digits and _, a letter first, at most 63"
+    )
     return f"{PREFIX}{name.upper()}={value}: {rule[:1].lower()}{rule[1:]}"

@@ -67,6 +67,7 @@ class Deployment:
         }
         outside = {name: value for name, value in os.environ.items() if not name.startswith("LEAP_")}
         self._env = outside | variables
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.settings = Settings.from_env(variables)
 
     def leap(self, *arguments: str, show: bool = True) -> str:
@@ -89,6 +90,7 @@ class Deployment:
         process = subprocess.Popen(
             _command(arguments), env=self._env, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT
         )
+        self._running[arguments[0]] = process
         stack.callback(_stop, process)
 
     def taken_in(self) -> int:
@@ -116,9 +118,11 @@ class Deployment:
 
     def _in_time(self, deadline: float, process: str) -> None:
         time.sleep(0.1)
-        if time.monotonic() > deadline:
+        ended = self._running[process].poll() is not None
+        if ended or time.monotonic() > deadline:
             log = (self.folder / f"{process}.log").read_text(errors="replace")
-            raise DemoFailed(f"leap {process} is not done within {PATIENCE_S:g} s:\n{log[-2000:]}")
+            what = "has ended" if ended else f"is not done within {PATIENCE_S:g} s"
+            raise DemoFailed(f"leap {process} {what}:\n{log[-2000:]}")
 
     def row(self, level: Level, key: Sequence[str | int]) -> dict[str, Value]:
         """The features of one key, as the online store has them."""
@@ -253,6 +257,8 @@ def main() -> None:
         run(feature_repo)
     except DemoFailed as failure:
         raise SystemExit(f"\nThe demo failed. {failure}") from None
+    except KeyboardInterrupt:
+        raise SystemExit("\nStopped. Nothing is left running.") from None
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ LOG_APPEND_TIME: Final = 1
 SESSION_TIMEOUT_S: Final = 10.0
 """A worker that died keeps its partitions this long. Faust's default, 60 s, lets the group stand still for a minute."""
 HEARTBEAT_S: Final = 3.0
+COMMIT_TIMEOUT_S: Final = 5.0
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
 RESYNC_EVERY_S: Final = 5.0
@@ -136,6 +137,14 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
             # Should the sought offset itself be gone, the partition stands still, which the intake looks into.
             log.info("%s; it is fetched from where it was sought", error)
             return {}
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        # With the broker down a commit waits for it, also the one at the stop. It serves monitoring only.
+        try:
+            return bool(await asyncio.wait_for(super()._commit(offsets), COMMIT_TIMEOUT_S))
+        except TimeoutError:
+            log.warning("the broker has not acknowledged a commit within %g s", COMMIT_TIMEOUT_S)
+            return False
 
     async def on_thread_stop(self) -> None:
         # With the broker down, aiokafka's stop ends in the cancellation of its own fetch. Passed on, it would keep

@@ -32,7 +32,13 @@ def run_rebuild(settings: Settings, *, new_epoch: bool) -> None:
 
     began = time.monotonic()
     with _explained(FeatureRepoError, RebuildRefused):
-        made = rebuild(settings, rules=family.load_rules(settings.family_rules), new_epoch=new_epoch, say=_say)
+        try:
+            made = rebuild(settings, rules=family.load_rules(settings.family_rules), new_epoch=new_epoch, say=_say)
+        except KeyboardInterrupt:
+            raise click.ClickException(
+                "stopped. If the online store was being written, workers wait and no job is ranked until `leap rebuild` "
+                "has been run to its end"
+            ) from None
     rows = ", ".join(f"{count:,} of {view}" for view, count in made.rows.items())
     click.echo(f"rows: {rows}")
     click.echo(f"attempts remembered: {made.attempts:,}")

@@ -25,7 +25,7 @@ from stream_process import LeapProcess, checkpoints, ends, read_topic, wait_unti
 # The embedded broker has room for one member in a group.
 pytestmark = pytest.mark.real_kafka
 
-AT_ONCE = 400
+AT_ONCE = 300
 Start = Callable[..., LeapProcess]
 
 

@@ -25,8 +25,9 @@ def test_a_variable_is_converted_to_its_type() -> None:
     [
         ("LEAP_PARTITIONS", "many", "int"),
         ("LEAP_PARTITIONS", "0", ">= 1"),
-        ("LEAP_PROJECT", "My-Project", "regex"),
-        ("LEAP_KAFKA_SECURITY_PROTOCOL", "TLS", "enum"),
+        ("LEAP_PROJECT", "My-Project", "lower-case letters"),
+        ("LEAP_KAFKA_SECURITY_PROTOCOL", "TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("LEAP_REDIS_URL", "localhost:6379", "redis://"),
         ("LEAP_BATCH_WITHIN_S", "-1", "> 0"),
         ("LEAP_ARCHIVE", "", "length"),
     ],
