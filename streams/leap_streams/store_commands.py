@@ -36,8 +36,8 @@ def run_rebuild(settings: Settings, *, new_epoch: bool) -> None:
             made = rebuild(settings, rules=family.load_rules(settings.family_rules), new_epoch=new_epoch, say=_say)
         except KeyboardInterrupt:
             raise click.ClickException(
-                "stopped. If the online store was being written, workers wait and no job is ranked until `leap rebuild` "
-                "has been run to its end"
+                "stopped. If the online store was being written, workers wait and no job is ranked until "
+                "`leap rebuild` has been run to its end"
             ) from None
     rows = ", ".join(f"{count:,} of {view}" for view, count in made.rows.items())
     click.echo(f"rows: {rows}")
