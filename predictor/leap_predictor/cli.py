@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 import msgspec
 
+from leap_features.events import from_us
+from leap_features.layout import Value
 from leap_features.settings import Settings, SettingsError, redact_url
 from leap_predictor.explanation import Explanation
 from leap_predictor.predictor import Predictor
@@ -80,7 +84,7 @@ def _print(answer: Explanation, detailed: bool) -> None:
         click.echo(f"{'':>3} {'hardware':<24}{'samples/s':>14}{'cost/h':>10}{'score':>12}  history")
     for place, choice in enumerate(answer.choices, 1):
         note = f"{choice.level or 'none'}{', demoted for its failures' if choice.demoted else ''}"
-        numbers = f"{choice.throughput:>14,.4g}{choice.cost:>10.3f}{choice.score:>12,.4g}"
+        numbers = f"{_rate(choice.throughput):>14}{choice.cost:>10.3f}{_rate(choice.score):>12}"
         click.echo(f"{place:>3} {choice.hardware_type:<24}{numbers}  {note}")
     for report in answer.candidates:
         if report.dropped is not None:
@@ -96,16 +100,37 @@ def _print_details(answer: Explanation) -> None:
             continue
         click.echo(f"\n{report.hardware_type}")
         correction = "out of range" if report.correction is None else f"× {report.correction:.3f}"
-        click.echo(f"  without history {report.uncorrected:,.4g} samples/s, corrected by {correction}")
+        level = report.choice.level if report.choice else None
+        corrected = f"corrected by {correction} from {level}" if level else "and no history to correct it"
+        click.echo(f"  the model alone: {_rate(report.uncorrected)} samples/s, {corrected}")
         for view, row in report.history.items():
-            shown = "nothing recorded" if row is None else _row(dict(row))
-            click.echo(f"  {view:<26}{shown}")
+            click.echo(f"  {view:<26}{'nothing recorded' if row is None else _row(row)}")
         values = (f"{name} {'–' if value is None else _short(value)}" for name, value in report.features.items())
         click.echo(f"  features: {', '.join(values)}")
 
 
-def _row(row: dict[str, object]) -> str:
-    return ", ".join(f"{name} {_short(value)}" for name, value in row.items() if value is not None)
+def _row(row: Mapping[str, Value]) -> str:
+    """A history row as a person reads it: samples per second instead of logarithms, a date instead of microseconds."""
+    parts = [f"{row.get('count') or 0} runs"]
+    last, mean, std, seen = (row.get(name) for name in ("last", "mean", "std", "last_seen"))
+    if isinstance(last, float) and isinstance(seen, int):
+        conditions = (
+            f"{row.get('last_trainer_count')} × {row.get('last_hardware_type')}, batch {row.get('last_batch_size')}"
+        )
+        parts.append(f"last {_rate(_exp(last))} samples/s on {conditions}, {from_us(seen):%Y-%m-%d %H:%M} UTC")
+    if isinstance(mean, float) and isinstance(std, float):
+        parts.append(f"typically {_rate(_exp(mean))} ×/÷ {_exp(std):.2f}")
+    failures = row.get("failures_since_success")
+    return "; ".join([*parts, f"{failures} failures since"] if failures else parts)
+
+
+def _exp(log: float) -> float:
+    return math.exp(min(log, 700.0))  # a float holds no more
+
+
+def _rate(value: float) -> str:
+    """Four digits, and no exponent where it can be helped."""
+    return f"{value:,.0f}" if 1e3 <= value < 1e15 else f"{value:.4g}"
 
 
 def _short(value: object) -> str:

@@ -219,6 +219,11 @@ class Predictor:
         if not choices:
             raise _NoAnswer(Reason.NO_CANDIDATE_LEFT, found.all_dropped())
         self._check_time(deadline, "predicting")
+        if job.model_type not in bundle.model.categories.get("model_type", ()) and not any(c.level for c in choices):
+            found.warnings.append(
+                f"the model type {job.model_type!r} was not in the training data and has no history: its throughput is "
+                "guessed from other model types"
+            )
         return choices
 
     def _check_time(self, until: float, doing: str) -> None:

@@ -54,8 +54,24 @@ def test_json_is_one_object_of_choices_and_candidates(run: Any) -> None:
     assert len(answer["candidates"]) == 2
 
 
+def test_explain_shows_history_as_a_person_reads_it(run: Any, redis_client: redis.Redis, project: str) -> None:
+    store_runs(redis_client, project, Subject("bert/train-bert", "bert", "A100", 8), [9000.0, 9000.0])
+    output = run("--candidates", "A100", "--explain").output
+    assert "family_scale_history      2 runs; last 9,000 samples/s on 8 × A100" in output
+    assert "typically 9,000 ×/÷ 1.00" in output
+    assert "corrected by" in output
+    assert "from family_scale_history" in output
+
+
+def test_a_model_type_that_nobody_has_seen_is_warned_about(run: Any) -> None:
+    result = run("--candidates", "A100", job={"job_name": "new", "model_type": "unheard-of", "trainer_count": 8})
+    assert "'unheard-of' was not in the training data and has no history" in result.stderr
+    assert "A100" in result.stdout
+
+
 def test_explain_shows_features_and_history(run: Any) -> None:
     output = run("--candidates", "A100", "--explain").output
+    assert "and no history to correct it" in output
     assert "job family bert/train-bert" in output
     assert "nothing recorded" in output
     assert "hardware_specs__dense_bf16_or_fp16_tflops 312" in output
