@@ -99,6 +99,10 @@ def evaluate_command(dataset: Path, start: datetime, config_keys: tuple[str, ...
         result = evaluate(read_training_set(dataset).rows, to_us(start), CATALOGUE, config_keys=config_keys)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
+    if not result.scored.model.rows:
+        raise click.ClickException(
+            f"{dataset} has no attempt submitted at or after {start.isoformat()}: nothing to judge"
+        )
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
         return

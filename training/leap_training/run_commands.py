@@ -102,7 +102,7 @@ def replay_command(runs: Path, mapping_path: Path, rejects_path: Path | None) ->
         with _converted(runs, mapping_path, rejects_path or _beside(runs)) as (events, rejects):
             ordered = in_order(events)
     _show_rejects(rejects)
-    with CompletionProducer(settings) as producer, _bar(len(ordered), "sending") as progress:
+    with CompletionProducer(settings) as producer, _bar(len(ordered), "sending runs") as progress:
         made = replay(producer, ordered, at_completion=settings.allow_create_time, progress=progress)
     click.echo(
         f"{made.acknowledged:,} of {made.runs:,} runs sent to topic {settings.topic} in {made.seconds:.1f} s "
@@ -129,6 +129,8 @@ def dataset_command(out: Path, start: datetime | None, end: datetime | None) -> 
     from leap_features.history_build import HistoryError  # noqa: PLC0415
     from leap_training.dataset import DatasetError, write_dataset  # noqa: PLC0415
 
+    if not out.parent.is_dir():
+        raise click.ClickException(f"{out.parent} is no directory: make it first, or write elsewhere with --out")
     with _explained(ArchiveError, FeatureRepoError, HistoryError, DatasetError):
         settings = Settings.from_env()
         rules = family.load_rules(settings.family_rules)
@@ -152,7 +154,7 @@ def _converted(
 ) -> Iterator[tuple[Iterator[PastRun], Rejects]]:
     """The events of a table, read with a progress bar, and what is none."""
     mapping = RunMapping.load(mapping_path)
-    with Table(runs) as table, Rejects(rejects_path) as rejects, _bar(table.length, "reading") as progress:
+    with Table(runs) as table, Rejects(rejects_path) as rejects, _bar(table.length, f"reading {runs.name}") as progress:
         yield past_runs(table, mapping, rejects, progress), rejects
 
 

@@ -242,3 +242,10 @@ def test_the_command_says_what_it_left_out(deployment: Settings, tmp_path: Path)
     result = CliRunner().invoke(dataset_command, ["--out", str(out), "--from", "2026-01-01"], env=env)
     assert result.exit_code == 2
     assert "must have an offset" in result.output
+
+
+def test_a_directory_that_is_not_there_is_named_before_any_work(tmp_path: Path) -> None:
+    result = CliRunner().invoke(dataset_command, ["--out", str(tmp_path / "mistyped" / "training.parquet")])
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'mistyped'} is no directory" in result.output
+    assert not (tmp_path / "mistyped").exists()

@@ -112,6 +112,12 @@ def test_evaluation_reports_both_methods_as_table_and_json(dataset: Path) -> Non
     }
 
 
+def test_evaluation_needs_rows_after_the_cut(dataset: Path) -> None:
+    result = evaluate(dataset, "--from", "2099-01-01T00:00:00Z")
+    assert result.exit_code == 1
+    assert "no attempt submitted at or after 2099-01-01" in result.output
+
+
 def test_evaluation_needs_rows_before_the_cut(dataset: Path) -> None:
     result = evaluate(dataset, "--from", "2020-01-01T00:00:00Z")
     assert result.exit_code == 1
