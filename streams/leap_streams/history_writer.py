@@ -301,6 +301,8 @@ class HistoryWriter:
         """
         firsts: dict[tuple[bool, str], tuple[Position, str]] = {}
         for at, (candidate, (first, _)) in enumerate(zip(candidates, claims, strict=True)):
+            if not firsts and first == candidate.position:
+                continue  # nearly always
             identity = _identity(candidate.run)
             if identity in firsts:
                 claims[at] = firsts[identity]

@@ -153,6 +153,12 @@ def test_without_meta_there_is_nothing_to_compare(deployment: Settings) -> None:
         audited(deployment)
 
 
+def test_a_store_of_other_family_rules_is_not_compared(rebuilt: Settings, redis_client: redis.Redis) -> None:
+    redis_client.hset(meta_key(rebuilt.project), "family_rule", "another")
+    with pytest.raises(Halt, match="under family rule 'another'"):
+        audited(rebuilt)
+
+
 def test_a_store_that_is_being_rebuilt_is_named(rebuilt: Settings, redis_client: redis.Redis) -> None:
     redis_client.hset(meta_key(rebuilt.project), "state", "rebuilding")
     assert next(report(audited(rebuilt))) == "the online store is rebuilding: rows may be missing"
