@@ -38,6 +38,14 @@ class LeapProcess:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(timeout=10)
 
+    def pause(self) -> None:
+        """Let it stand still, as a machine without CPU time would (SIGSTOP)."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """After a pause."""
+        self._process.send_signal(signal.SIGCONT)
+
     def terminate(self, timeout_s: float = 30) -> int:
         """SIGTERM; the exit status."""
         self._process.terminate()

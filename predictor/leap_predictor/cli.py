@@ -111,7 +111,8 @@ def _print_details(answer: Explanation) -> None:
 
 def _row(row: Mapping[str, Value]) -> str:
     """A history row as a person reads it: samples per second instead of logarithms, a date instead of microseconds."""
-    parts = [f"{row.get('count') or 0} runs"]
+    count = row.get("count") or 0
+    parts = [f"{count} run{'' if count == 1 else 's'}"]
     last, mean, std, seen = (row.get(name) for name in ("last", "mean", "std", "last_seen"))
     if isinstance(last, float) and isinstance(seen, int):
         conditions = (

@@ -51,6 +51,8 @@ LOG_APPEND_TIME: Final = 1
 SESSION_TIMEOUT_S: Final = 10.0
 """A worker that died keeps its partitions this long. Faust's default, 60 s, lets the group stand still for a minute."""
 HEARTBEAT_S: Final = 3.0
+METADATA_AGE_MS: Final = 30_000
+"""How long new partitions of a grown topic may wait to be noticed. The client's default is five minutes."""
 COMMIT_TIMEOUT_S: Final = 5.0
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
@@ -134,8 +136,10 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
             return await super()._fetch_records(*arguments, **options)
         except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
             # From before the seek, when aiokafka looked for the group's committed offsets; they are none of ours.
-            # Should the sought offset itself be gone, the partition stands still, which the intake looks into.
+            # Should the sought offset itself be gone, this goes on until the intake has looked into it.
             log.info("%s; it is fetched from where it was sought", error)
+            cast(IntakeApp, self.app).intake.doubted = True
+            await asyncio.sleep(FIRST_WAIT_S)
             return {}
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
@@ -214,6 +218,8 @@ class Intake:
         self.name = name
         self.failure: BaseException | None = None
         """Why the app halted, if it did."""
+        self.doubted = False
+        """Whether the broker lacked an offset that was fetched from, and the intake has not looked into it yet."""
         self.settings = settings
         self._make_sink = make_sink
         self._sink: Sink | None = None
@@ -237,6 +243,7 @@ class Intake:
             broker_credentials=_credentials(settings),
             broker_session_timeout=SESSION_TIMEOUT_S,
             broker_heartbeat_interval=HEARTBEAT_S,
+            consumer_metadata_max_age_ms=METADATA_AGE_MS,
             consumer_auto_offset_reset="none",  # every partition is sought; a lost range must not pass silently
             stream_wait_empty=False,  # a revocation must not wait for a store that is down
             topic_allow_declare=False,
@@ -397,10 +404,15 @@ class Intake:
             Unavailable: the broker does not answer.
         """
         consumer = cast(_Consumer, self.app.consumer)
+        assigned = consumer.assignment()
+        doubted, self.doubted = self.doubted, False
         standing = {}
         for partition, cursor in self._cursors.items():
-            end = consumer.highwater(TP(self.settings.topic, partition))
-            if end and cursor.next < end and self._stood_at.get(partition) == cursor.next:
+            tp = TP(self.settings.topic, partition)
+            if tp not in assigned:
+                continue
+            behind = cursor.next < (consumer.highwater(tp) or 0)
+            if (behind or doubted) and self._stood_at.get(partition) == cursor.next:
                 standing[partition] = cursor.next
             self._stood_at[partition] = cursor.next
         if standing:

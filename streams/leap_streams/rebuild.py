@@ -17,8 +17,10 @@ starts from the beginning. Of two rebuilds at once the later one wins; the earli
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -121,11 +123,14 @@ def rebuild(
         for view in views:
             online.delete_table(feast.config, view)
         _delete_attempts(store)
-        feast.materialize(start_date=BEGINNING, end_date=_end(settings, now()))
+        keys = _keys(settings)
+        say(f"online store: writing {sum(keys.values()):,} rows")
+        with redirect_stdout(io.StringIO()):  # Feast prints headings in colour, also into a pipe
+            feast.materialize(start_date=BEGINNING, end_date=_end(settings, now()))
         remembered = _write_attempts(store, settings, now())
         _finish(store, meta, checkpoints)
         say("online store: ready")
-        return Rebuilt(epoch, meta.generation, _keys(settings), remembered, checkpoints)
+        return Rebuilt(epoch, meta.generation, keys, remembered, checkpoints)
     finally:
         store.close()
 

@@ -100,6 +100,22 @@ def test_an_event_that_cannot_be_delivered_in_time_is_handed_back() -> None:
     assert producer.close() == 0
 
 
+def test_an_on_failure_that_raises_does_not_end_the_deliveries() -> None:
+    def raising(event: CompletionEvent, _reason: str) -> None:
+        raise RuntimeError(event.attempt_id)
+
+    producer = CompletionProducer(
+        Settings(kafka_brokers=f"127.0.0.1:{free_port()}"), on_failure=raising, delivery_timeout_s=0.5
+    )
+    deadline = time.monotonic() + 30
+    for sent in range(1, 3):
+        producer.send(decode(raw_event()))
+        while producer.failed < sent and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert producer.failed == 2
+    assert producer.close() == 0
+
+
 def test_a_closed_producer_says_so(settings: Settings) -> None:
     producer = CompletionProducer(settings)
     assert producer.close() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def take_in(settings: Settings, env: dict[str, str], end: dict[int, int], tmp_pa
         worker.terminate()
 
 
+def delete_before(settings: Settings, offset: int) -> None:
+    """Delete records of partition 0, as retention does."""
+    admin = AdminClient(client_config(settings))
+    for future in admin.delete_records([TopicPartition(settings.topic, 0, offset)]).values():
+        future.result(30)
+
+
 def halted(env: dict[str, str], tmp_path: Path, app: str = "worker") -> str:
     with LeapProcess([app], env, tmp_path / f"halted-{app}.log") as process:
         assert process.wait(60) == EXIT_HALTED
@@ -72,19 +80,7 @@ def test_init_makes_topics_as_history_needs_them(
         assert worker.terminate() == 0
 
 
-def test_a_topic_that_was_deleted_and_created_again_is_refused(
-    real_kafka: RealKafka, settings: Settings, settings_env: dict[str, str], tmp_path: Path
-) -> None:
-    initialise(settings_env, tmp_path)
-    send(settings, 10)
-    take_in(settings, settings_env, {0: 10}, tmp_path)
-    real_kafka.delete_topic(settings.topic)
-    real_kafka.create_topic(settings.topic, partitions=settings.partitions)
-    assert "deleted and created again" in halted(settings_env, tmp_path)
-    assert "deleted and created again" in halted(settings_env, tmp_path, "archive")
-
-
-def test_a_topic_that_is_deleted_and_created_again_under_a_running_worker_is_refused(
+def test_a_topic_that_is_deleted_and_created_again_is_refused_by_running_apps_and_by_new_ones(
     real_kafka: RealKafka, settings: Settings, settings_env: dict[str, str], tmp_path: Path
 ) -> None:
     initialise(settings_env, tmp_path)
@@ -97,6 +93,7 @@ def test_a_topic_that_is_deleted_and_created_again_under_a_running_worker_is_ref
         assert worker.wait(60) == EXIT_HALTED
         assert "deleted and created again" in worker.log.read_text()
     assert checkpoints(settings) == {0: 10}
+    assert "deleted and created again" in halted(settings_env, tmp_path, "archive")
 
 
 def test_records_that_retention_deleted_before_they_were_taken_in_are_counted(
@@ -106,11 +103,25 @@ def test_records_that_retention_deleted_before_they_were_taken_in_are_counted(
     send(settings, 10)
     take_in(settings, settings_env, {0: 10}, tmp_path)
     send(settings, 20)
-    admin = AdminClient(client_config(settings))
-    for future in admin.delete_records([TopicPartition(settings.topic, 0, 25)]).values():
-        future.result(30)
+    delete_before(settings, 25)
     message = halted(settings_env, tmp_path)
     assert "15 records from offset 10 on have been deleted by retention" in message
+
+
+def test_records_that_retention_deletes_under_a_waiting_worker_are_counted(
+    real_kafka: RealKafka, settings: Settings, settings_env: dict[str, str], tmp_path: Path
+) -> None:
+    initialise(settings_env, tmp_path)
+    send(settings, 10)
+    with LeapProcess(["worker"], settings_env, tmp_path / "worker.log") as worker:
+        wait_until(lambda: checkpoints(settings) == {0: 10}, timeout_s=60, what="the end", process=worker)
+        worker.pause()
+        time.sleep(2)  # a fetch that is under way ends without a record
+        send(settings, 20)
+        delete_before(settings, 25)
+        worker.go_on()
+        assert worker.wait(60) == EXIT_HALTED
+        assert "15 records from offset 10 on have been deleted by retention" in worker.log.read_text()
 
 
 def test_transaction_markers_are_passed_and_aborted_records_are_not_counted(
