@@ -10,35 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
-import faust
-from aiokafka.errors import (
-    IllegalStateError,
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-)
-from faust.app.base import BootStrategy
-from faust.tables.manager import TableManager
-from faust.tables.recovery import Recovery
-from faust.transport.drivers import aiokafka as driver
+from aiokafka.errors import IllegalStateError
 from faust.types import TP
-from mode.services import WaitResults
 
 from leap_features.settings import Settings
 from leap_streams.cursor import Cursor, Verdict
-from leap_streams.eager import Finished, begin
 from leap_streams.faults import Halt, Refused, Unavailable
+from leap_streams.faust_app import SinkApp, SinkConsumer, build_app
 from leap_streams.history_writer import Delivery
 from leap_streams.kafka import REPLAY_HEADER
 from leap_streams.log_probe import LogProbe
@@ -48,12 +32,6 @@ log = logging.getLogger("leap.intake")
 LOG_APPEND_TIME: Final = 1
 """Kafka's timestamp type of a record that the broker stamped."""
 
-SESSION_TIMEOUT_S: Final = 10.0
-"""A worker that died keeps its partitions this long. Faust's default, 60 s, lets the group stand still for a minute."""
-HEARTBEAT_S: Final = 3.0
-METADATA_AGE_MS: Final = 30_000
-"""How long new partitions of a grown topic may wait to be noticed. The client's default is five minutes."""
-COMMIT_TIMEOUT_S: Final = 5.0
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
 RESYNC_EVERY_S: Final = 5.0
@@ -85,116 +63,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
-
-
-class _Consumer(driver.Consumer):
-    """Begins where the sink is; Faust's own seek would begin at the committed offsets."""
-
-    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
-        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
-
-    async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:
-        # Called for every record, to hand it over unless the flow is suspended meanwhile; also to wait for events.
-        first, *others = coros
-        if not all(map(asyncio.iscoroutine, coros)):
-            return await super().wait_first(*coros, timeout=timeout)
-        begun = begin(first)
-        if not isinstance(begun, Finished):
-            return await super().wait_first(begun, *others, timeout=timeout)
-        for other in others:
-            other.close()
-        return WaitResults([first], [begun.result], self.should_stop)
-
-    async def seek_to_committed(self) -> Mapping[TP, int]:
-        app = cast(IntakeApp, self.app)
-        return await app.intake.seek_to_sink(self)
-
-    async def log_bounds(self, tps: Sequence[TP]) -> tuple[Mapping[TP, int], Mapping[TP, int]]:
-        """First offset and end offset of each partition.
-
-        Raises:
-            Unavailable: the broker does not answer.
-        """
-        thread = cast(_ConsumerThread, self._thread)
-        try:
-            return await thread.log_bounds(tps)
-        except KafkaError as error:
-            if not isinstance(error, KafkaConnectionError | KafkaTimeoutError) and not error.retriable:
-                raise
-            raise Unavailable(f"the broker does not tell which offsets it has: {error}") from error
-
-
-class _ConsumerThread(driver.AIOKafkaConsumerThread):
-    def _create_worker_consumer(self, transport: Any) -> Any:
-        consumer = super()._create_worker_consumer(transport)
-        # Faust reads uncommitted records of transactional producers, and offers no setting against it.
-        consumer._isolation_level = "read_committed"
-        return consumer
-
-    async def _fetch_records(self, *arguments: Any, **options: Any) -> Any:
-        try:
-            return await super()._fetch_records(*arguments, **options)
-        except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
-            # From before the seek, when aiokafka looked for the group's committed offsets; they are none of ours.
-            # Should the sought offset itself be gone, this goes on until the intake has looked into it.
-            log.info("%s; it is fetched from where it was sought", error)
-            cast(IntakeApp, self.app).intake.doubted = True
-            await asyncio.sleep(FIRST_WAIT_S)
-            return {}
-
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        # With the broker down a commit waits for it, also the one at the stop. It serves monitoring only.
-        try:
-            return bool(await asyncio.wait_for(super()._commit(offsets), COMMIT_TIMEOUT_S))
-        except TimeoutError:
-            log.warning("the broker has not acknowledged a commit within %g s", COMMIT_TIMEOUT_S)
-            return False
-
-    async def on_thread_stop(self) -> None:
-        # With the broker down, aiokafka's stop ends in the cancellation of its own fetch. Passed on, it would keep
-        # Faust waiting for a minute for a thread that has ended.
-        with suppress(asyncio.CancelledError):
-            await super().on_thread_stop()
-
-    async def log_bounds(self, tps: Sequence[TP]) -> tuple[Mapping[TP, int], Mapping[TP, int]]:
-        """First offset and end offset of each partition."""
-        consumer = self._ensure_consumer()
-        return (
-            await self.call_thread(consumer.beginning_offsets, list(tps)),
-            await self.call_thread(consumer.end_offsets, list(tps)),
-        )
-
-
-class _Transport(driver.Transport):
-    Consumer = _Consumer
-
-
-class _Recovery(Recovery):
-    async def _wait(self, coro: Any, timeout: Any = None) -> None:
-        # Faust stops to wait for the seek after its request timeout, and then for good: nothing resumes the flow. The
-        # sink may be down for longer.
-        await super()._wait(coro)
-
-
-class _TableManager(TableManager):
-    @property
-    def recovery(self) -> Recovery:
-        if self._recovery is None:
-            self._recovery = _Recovery(self.app, self, beacon=self.beacon, loop=self.loop)
-        return self._recovery
-
-
-class _BootStrategy(BootStrategy):
-    # `faust worker` opens a web server on all interfaces unless told otherwise; these apps have nothing to serve.
-    enable_web = False
-
-
-class IntakeApp(faust.App):
-    """A Faust app whose consumer begins where its intake's sink is."""
-
-    BootStrategy = _BootStrategy
-
-    intake: Intake
 
 
 class Intake:
@@ -235,29 +103,9 @@ class Intake:
         self._counts: Counter[str] = Counter()
         self.app = self._build_app()
 
-    def _build_app(self) -> IntakeApp:
+    def _build_app(self) -> SinkApp:
         settings = self.settings
-        app = IntakeApp(
-            self.name,
-            broker=[f"kafka://{server.strip()}" for server in settings.kafka_brokers.split(",")],
-            broker_credentials=_credentials(settings),
-            broker_session_timeout=SESSION_TIMEOUT_S,
-            broker_heartbeat_interval=HEARTBEAT_S,
-            consumer_metadata_max_age_ms=METADATA_AGE_MS,
-            consumer_auto_offset_reset="none",  # every partition is sought; a lost range must not pass silently
-            stream_wait_empty=False,  # a revocation must not wait for a store that is down
-            topic_allow_declare=False,
-            topic_disable_leader=True,
-            key_serializer="raw",
-            value_serializer="raw",
-            store="memory://",
-            datadir=tempfile.gettempdir(),
-            web_enabled=False,
-            autodiscover=False,
-            TableManager=_TableManager,
-        )
-        app.intake = self
-        app.transport = _Transport(app.conf.broker, app)
+        app = build_app(self.name, settings, self)
         topic = app.topic(settings.topic, key_type=bytes, value_type=bytes)
 
         @app.agent(topic, name=self.name)
@@ -288,7 +136,7 @@ class Intake:
 
         return app
 
-    async def seek_to_sink(self, consumer: _Consumer) -> Mapping[TP, int]:
+    async def seek_to_sink(self, consumer: SinkConsumer) -> Mapping[TP, int]:
         """Seek every assigned partition to where the sink is, and return the offsets."""
         try:
             async with self._busy:
@@ -307,7 +155,7 @@ class Intake:
         return start
 
     async def _start_offsets(
-        self, consumer: _Consumer, tps: Sequence[TP], begins: Mapping[int, int], *, wait: bool
+        self, consumer: SinkConsumer, tps: Sequence[TP], begins: Mapping[int, int], *, wait: bool
     ) -> dict[TP, int]:
         if not tps:
             return {}
@@ -380,7 +228,7 @@ class Intake:
     async def _resync(self, *, wait: bool) -> None:
         """Go back, or forward, to where the sink is."""
         begins = await self._begin(wait=wait)
-        consumer = cast(_Consumer, self.app.consumer)
+        consumer = cast(SinkConsumer, self.app.consumer)
         elsewhere = [
             TP(self.settings.topic, partition)
             for partition, cursor in self._cursors.items()
@@ -403,7 +251,7 @@ class Intake:
             Halt: the records that they stand at have been deleted.
             Unavailable: the broker does not answer.
         """
-        consumer = cast(_Consumer, self.app.consumer)
+        consumer = cast(SinkConsumer, self.app.consumer)
         assigned = consumer.assignment()
         doubted, self.doubted = self.doubted, False
         standing = {}
@@ -422,7 +270,7 @@ class Intake:
             await self._seek(standing)
 
     async def _seek(self, to: Mapping[int, int]) -> None:
-        consumer = cast(_Consumer, self.app.consumer)
+        consumer = cast(SinkConsumer, self.app.consumer)
         assigned = {tp.partition: tp for tp in consumer.assignment() if tp.topic == self.settings.topic}
         seeks = {assigned[partition]: offset for partition, offset in to.items() if partition in assigned}
         if seeks:
@@ -483,20 +331,3 @@ class Intake:
             self._thread.submit(self._sink.close).result()
         self._probe.close()
         self._thread.shutdown()
-
-
-def _credentials(settings: Settings) -> Any:
-    protocol = settings.kafka_security_protocol
-    if protocol == "PLAINTEXT":
-        return None
-    context = None
-    if protocol.endswith("SSL"):
-        context = ssl.create_default_context(cafile=settings.kafka_ca_file or None)
-    if not protocol.startswith("SASL"):
-        return faust.SSLCredentials(context)
-    return faust.SASLCredentials(
-        username=settings.kafka_username,
-        password=settings.kafka_password,
-        mechanism=settings.kafka_sasl_mechanism,
-        ssl_context=context,
-    )
