@@ -23,7 +23,7 @@ from leap_features.columns import (
     row_count,
     specification_columns,
 )
-from leap_features.history import MICROSECONDS_PER_DAY
+from leap_features.history import days_since
 from leap_features.levels import BACKOFF, Level
 
 NEEDED = ("last", "count", "last_seen", "last_hardware_type", "last_trainer_count", "last_batch_size")
@@ -71,7 +71,7 @@ def backoff(columns: Columns, levels: Sequence[Level] = BACKOFF) -> Backoff:
         level,
         number["last"],
         number["count"],
-        (numbers(columns, "submitted_at_us") - number["last_seen"]) / MICROSECONDS_PER_DAY,
+        days_since(number["last_seen"], numbers(columns, "submitted_at_us")),
         hardware_type,
         number["last_trainer_count"],
         number["last_batch_size"],

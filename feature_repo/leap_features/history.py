@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from leap_features.events import FIXED_POINT, CompletionEvent, fixed_log, to_us
 from leap_features.layout import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_FAILURES: Final = 16
 """Failures kept since the last success: the count saturates here, so that a row stays small."""
@@ -297,6 +301,9 @@ def from_state(state: str, version: str, recorded_at_us: int) -> Row:
     )
 
 
-def days_since(last_seen_us: int | None, now_us: int) -> float | None:
-    """Days from a row's latest success to `now_us`: the one feature that is computed when asked. None when cold."""
-    return None if last_seen_us is None else (now_us - last_seen_us) / MICROSECONDS_PER_DAY
+Number = TypeVar("Number", float, "NDArray[np.float64]")
+
+
+def days_since(last_seen_us: Number, now_us: Number) -> Number:
+    """Days from the latest success to `now_us`, the one feature that is computed when asked; NaN (cold) stays NaN."""
+    return (now_us - last_seen_us) / MICROSECONDS_PER_DAY

@@ -36,7 +36,7 @@ from leap_features.columns import (
     ratio,
     row_count,
 )
-from leap_features.history import MICROSECONDS_PER_DAY
+from leap_features.history import days_since
 from leap_features.levels import LEVELS
 
 Categories = Mapping[str, Sequence[str]]
@@ -128,9 +128,8 @@ def _plain(view: str, name: str) -> _Feature:
 
 
 def _age_days(view: str) -> _Feature:
-    return lambda columns: (
-        (numbers(columns, "submitted_at_us") - numbers(columns, history_column(view, "last_seen")))
-        / MICROSECONDS_PER_DAY
+    return lambda columns: days_since(
+        numbers(columns, history_column(view, "last_seen")), numbers(columns, "submitted_at_us")
     )
 
 

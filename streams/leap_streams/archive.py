@@ -16,10 +16,9 @@ from leap_features import archive
 from leap_features.events import InvalidEvent, decode
 from leap_features.family import load_rules
 from leap_features.history import Position
-from leap_features.meta import MetaError
 from leap_features.settings import Settings
 from leap_streams.faults import Halt, Unavailable
-from leap_streams.followed_topic import check_followed
+from leap_streams.followed_topic import followed_meta
 from leap_streams.history_writer import Delivery
 from leap_streams.intake import Intake
 from leap_streams.store import Store
@@ -38,16 +37,7 @@ class ArchiveSink:
 
     def begin(self) -> Mapping[int, int]:
         """Where the archive of the topic's present life ends, per partition."""
-        try:
-            meta = self._store.read_meta()
-        except MetaError as error:
-            raise Halt(str(error)) from None
-        if meta is None:
-            raise Halt(
-                f"the online store has no meta for project {self._settings.project!r}, which names the topic's epoch: "
-                "run `leap init` if it is new, `leap rebuild` if it lost its data"
-            )
-        check_followed(self._settings, meta)
+        meta = followed_meta(self._store, self._settings)  # it names the topic's epoch
         try:
             archive.create(self._root)
             archive.check_complete(self._root)

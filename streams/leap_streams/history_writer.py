@@ -173,7 +173,7 @@ class HistoryWriter:
         self._project = settings.project
         self._horizon_us = settings.horizon_us
         self._memory_ms = str(settings.attempt_memory_ms).encode()
-        self._find_attempts = find_attempts
+        self.find_attempts = find_attempts
         self._rules = rules
 
     def write(self, deliveries: Sequence[Delivery], session: Session, epoch: int) -> Batch:
@@ -237,7 +237,7 @@ class HistoryWriter:
         if run is None:
             return None
         late = delivery.recorded_at_us - run.completed_at_us > self._horizon_us
-        if late and self._find_attempts is None:
+        if late and self.find_attempts is None:
             raise InvalidEvent(
                 "replay_without_archive",
                 f"attempt {event.attempt_id} completed before the horizon, and without the archive nobody knows "
@@ -323,9 +323,9 @@ class HistoryWriter:
             )
 
     def _archived(self, replayed: Sequence[_Candidate]) -> Mapping[tuple[bool, str], tuple[Position, str]]:
-        if not replayed or self._find_attempts is None:
+        if not replayed or self.find_attempts is None:
             return {}
-        return self._find_attempts([_identity(candidate.run) for candidate in replayed])
+        return self.find_attempts([_identity(candidate.run) for candidate in replayed])
 
     def _write_rows(self, entries: Sequence[_Entry], session: Session) -> tuple[int, int]:
         """Steps 3 and 4; rows written and conflicts met."""

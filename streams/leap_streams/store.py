@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import hiredis
-import msgspec
 import redis
 from redis.backoff import NoBackoff
 from redis.connection import ConnectionPool
@@ -124,11 +123,6 @@ class Store:
         if connection is not None:
             connection.disconnect()
 
-    @property
-    def connected(self) -> bool:
-        """Whether the connection of the last call still stands."""
-        return self._connection is not None
-
     def read_meta(self) -> Meta | None:
         """What the store says about itself; None if it says nothing.
 
@@ -192,8 +186,3 @@ def session_of(meta: Meta) -> Session:
 def new_generation() -> str:
     """A token that no other generation of any store has."""
     return secrets.token_hex(16)
-
-
-def with_new_generation(meta: Meta, **changes: Any) -> Meta:
-    """`meta` under a new generation: whoever wrote under the old one is refused from now on."""
-    return msgspec.structs.replace(meta, generation=new_generation(), **changes)

@@ -14,11 +14,10 @@ import duckdb
 from leap_features import archive
 from leap_features.family import load_rules
 from leap_features.history import Position
-from leap_features.meta import MetaError
 from leap_features.settings import Settings
 from leap_streams.dead_letter import DeadLetterTopic
 from leap_streams.faults import Halt, Unavailable
-from leap_streams.followed_topic import check_followed
+from leap_streams.followed_topic import followed_meta
 from leap_streams.history_writer import Delivery, FindAttempts, HistoryWriter
 from leap_streams.intake import Intake
 from leap_streams.store import Session, Store, session_of
@@ -32,21 +31,13 @@ class HistorySink:
         self._rules = load_rules(settings.family_rules)
         self._store = Store(settings)
         self._dead_letters = DeadLetterTopic(settings)
-        self._writer = HistoryWriter(settings, self._store, _archive_lookup(settings), self._rules)
+        self._writer = HistoryWriter(settings, self._store, None, self._rules)
         self._session = Session(b"", {})
         self._epoch = 0
 
     def begin(self) -> Mapping[int, int]:
         """Read the store's meta: checkpoints, and the generation that every write must name."""
-        try:
-            meta = self._store.read_meta()
-        except MetaError as error:
-            raise Halt(str(error)) from None
-        if meta is None:
-            raise Halt(
-                f"the online store has no meta for project {self._settings.project!r}: run `leap init` if it is new, "
-                "`leap rebuild` if it lost its data"
-            )
+        meta = followed_meta(self._store, self._settings)
         if meta.family_rule != self._rules.version:
             raise Halt(
                 f"the online store was made under family rule {meta.family_rule!r}, this worker has "
@@ -54,7 +45,7 @@ class HistorySink:
             )
         if meta.state != "ready":
             raise Unavailable("the online store is being rebuilt")
-        check_followed(self._settings, meta)
+        self._writer.find_attempts = _archive_lookup(self._settings)  # the archive may have come meanwhile
         self._session, self._epoch = session_of(meta), meta.epoch
         return meta.checkpoints
 

@@ -154,5 +154,5 @@ def test_a_stored_state_that_no_fold_wrote_names_the_mend() -> None:
 
 
 def test_days_since_the_last_run_are_reckoned_when_asked() -> None:
-    assert days_since(None, 10) is None
-    assert days_since(0, 86_400_000_000) == 1.0
+    assert days_since(0.0, 86_400_000_000.0) == 1.0
+    assert math.isnan(days_since(math.nan, 86_400_000_000.0))
