@@ -54,8 +54,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Longest time, in seconds, that the worker waits to fill a batch."""
     archive_batch_max: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 50_000
     """Most events that the archive writes as one segment."""
-    archive_within_s: Positive = 5.0
-    """Longest time, in seconds, that an event waits for its segment."""
+    archive_within_s: Positive = 60.0
+    """Longest time, in seconds, that an event waits for its segment. Shorter: more, smaller files."""
     archive: NonEmpty = "data/archive"
     history: NonEmpty = "data/history"
     feature_repo: NonEmpty = "feature_repo"

@@ -98,7 +98,8 @@ class Intake:
         self._cursors: dict[int, Cursor] = {}
         self._log_starts: dict[int, int] = {}
         """Where each partition was begun: where it stays, as long as the sink has nothing of it."""
-        self._stood_at: dict[int, int] = {}
+        self._standing: dict[int, tuple[int, float]] = {}
+        """Where each partition stands, and since when by the loop's clock."""
         self._probe = LogProbe(settings)
         self._counts: Counter[str] = Counter()
         self.app = self._build_app()
@@ -245,7 +246,7 @@ class Intake:
         await self._seek(moved)
 
     async def _unstick(self) -> None:
-        """Send the consumer back to partitions that have records and yet stood still since the last call.
+        """Send the consumer back to partitions that have records and yet stand still, for longer than a batch may wait.
 
         Raises:
             Halt: the records that they stand at have been deleted.
@@ -254,15 +255,20 @@ class Intake:
         consumer = cast(SinkConsumer, self.app.consumer)
         assigned = consumer.assignment()
         doubted, self.doubted = self.doubted, False
+        now = asyncio.get_running_loop().time()
         standing = {}
         for partition, cursor in self._cursors.items():
             tp = TP(self.settings.topic, partition)
             if tp not in assigned:
                 continue
             behind = cursor.next < (consumer.highwater(tp) or 0)
-            if (behind or doubted) and self._stood_at.get(partition) == cursor.next:
+            at, since = self._standing.get(partition, (None, now))
+            if at != cursor.next:
+                self._standing[partition] = cursor.next, now
+            # Records may rightly wait until a batch is filled.
+            elif (behind or doubted) and now - since > self._batch_within_s + RESYNC_EVERY_S:
                 standing[partition] = cursor.next
-            self._stood_at[partition] = cursor.next
+                self._standing[partition] = cursor.next, now
         if standing:
             log.info("%s: fetches again from %s", self.name, standing)
             tps = [TP(self.settings.topic, partition) for partition in standing]

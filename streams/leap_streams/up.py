@@ -45,6 +45,7 @@ def run_until_stopped(
                 "LEAP_KAFKA_BROKERS": broker.brokers,
                 "LEAP_REDIS_URL": redis_server.url,
                 "LEAP_ALLOW_CREATE_TIME": "true",
+                "LEAP_ARCHIVE_WITHIN_S": "1",
                 "LEAP_PARTITIONS": str(settings.partitions),
                 "LEAP_TOPIC": settings.topic,
                 "LEAP_DEAD_LETTER_TOPIC": settings.dead_letter_topic,
