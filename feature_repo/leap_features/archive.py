@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leap_features import attempts
 from leap_features.archive_reader import Segment, connect, relation
 from leap_features.archive_rows import to_record, to_table
+from leap_features.durable import sync_directory
 from leap_features.events import from_us, to_us
 from leap_features.history import Position
 from leap_features.meta import FIRST_LIVE_EPOCH
@@ -169,7 +170,7 @@ def _durable_directory(root: Path, *parts: str) -> Path:
                 directory.mkdir(exist_ok=True)
             except FileExistsError:  # which would say that the segment is there
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
-            _sync_directory(parent)
+            sync_directory(parent)
     return directory
 
 
@@ -189,16 +190,8 @@ def _publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path
             os.link(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_directory(directory)
+    sync_directory(directory)
     return target
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def segments(root: Path | str) -> list[Segment]:
@@ -288,7 +281,7 @@ def reserve_import_epoch(root: Path | str) -> int:
             (Path(root) / f"epoch={epoch:d}").mkdir()
         except FileExistsError:
             continue
-        _sync_directory(Path(root))
+        sync_directory(Path(root))
         return epoch
 
 

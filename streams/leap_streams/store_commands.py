@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import click
@@ -13,6 +11,7 @@ import redis
 
 from leap_features import family
 from leap_features.archive import ArchiveError
+from leap_features.explained import explained
 from leap_features.family_file import RulesError
 from leap_features.history_build import HistoryError
 from leap_features.meta import MetaError
@@ -31,7 +30,7 @@ def run_rebuild(settings: Settings, *, new_epoch: bool) -> None:
     from leap_streams.rebuild import RebuildRefused, rebuild  # noqa: PLC0415
 
     began = time.monotonic()
-    with _explained(FeatureRepoError, RebuildRefused):
+    with explained(*_MENDABLE, FeatureRepoError, RebuildRefused):
         try:
             made = rebuild(settings, rules=family.load_rules(settings.family_rules), new_epoch=new_epoch, say=_say)
         except KeyboardInterrupt:
@@ -53,7 +52,7 @@ def run_audit(settings: Settings, *, as_json: bool) -> None:
     Raises:
         click.ClickException: the two sides cannot be compared.
     """
-    with _explained():
+    with explained(*_MENDABLE):
         result = audit(settings, rules=family.load_rules(settings.family_rules), say=_say)
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
@@ -69,12 +68,3 @@ def _say(line: str) -> None:
 
 
 _MENDABLE: Final = (ArchiveError, Halt, HistoryError, MetaError, OSError, redis.RedisError, RulesError, Unavailable)
-
-
-@contextmanager
-def _explained(*more: type[Exception]) -> Iterator[None]:
-    """End the command with the message of an error that a user can mend."""
-    try:
-        yield
-    except _MENDABLE + more as error:
-        raise click.ClickException(str(error)) from None

@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from leap_features import family
+from leap_features.explained import explained
 from leap_features.family_file import RulesError
 from leap_features.settings import Settings, SettingsError
 from leap_training.instant import Instant
@@ -54,7 +55,7 @@ def import_command(
     from leap_training.imports import import_runs  # noqa: PLC0415
 
     began = time.monotonic()
-    with _explained(ArchiveError):
+    with explained(*_MENDABLE, ArchiveError):
         settings = Settings.from_env()
         root = archive_root or Path(settings.archive)
         rules = family.load_rules(settings.family_rules)
@@ -92,7 +93,7 @@ def replay_command(runs: Path, mapping_path: Path, rejects_path: Path | None) ->
     from leap_streams.topic_bounds import topic_bounds  # noqa: PLC0415
     from leap_training.replay import in_order, replay  # noqa: PLC0415
 
-    with _explained():
+    with explained(*_MENDABLE):
         settings = Settings.from_env()
         if topic_bounds(settings) is None:
             raise click.ClickException(
@@ -131,7 +132,7 @@ def dataset_command(out: Path, start: datetime | None, end: datetime | None) -> 
 
     if not out.parent.is_dir():
         raise click.ClickException(f"{out.parent} is no directory: make it first, or write elsewhere with --out")
-    with _explained(ArchiveError, FeatureRepoError, HistoryError, DatasetError):
+    with explained(*_MENDABLE, ArchiveError, FeatureRepoError, HistoryError, DatasetError):
         settings = Settings.from_env()
         rules = family.load_rules(settings.family_rules)
         made = write_dataset(
@@ -179,12 +180,3 @@ def _show_rejects(rejects: Rejects) -> None:
 
 
 _MENDABLE: Final = (MappingError, TableError, SettingsError, RulesError, OSError)
-
-
-@contextmanager
-def _explained(*more: type[Exception]) -> Iterator[None]:
-    """End the command with the message of an error that a user can mend."""
-    try:
-        yield
-    except _MENDABLE + more as error:
-        raise click.ClickException(str(error)) from None
