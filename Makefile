@@ -4,12 +4,13 @@
 
 PYTHON ?=
 PYTEST_ARGS ?=
+SEED ?= 1
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 KAFKA_LIBS := .cache/kafka
 KAFKA_FETCHED := $(KAFKA_LIBS)/.fetched
 
-.PHONY: help demo test test-real lint format bench kafka-jars clean
+.PHONY: help demo test test-real chaos lint format bench kafka-jars clean
 
 help:  ## list the targets
 	@echo "LEAP: live job history for choosing hardware"
@@ -24,6 +25,9 @@ test: $(INSTALLED)  ## run the tests on the embedded broker and Redis
 
 test-real: $(INSTALLED) $(KAFKA_FETCHED)  ## run the stream's tests on a real Apache Kafka (needs Java 17 and Maven)
 	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python -m pytest -m "real_kafka or stream" $(PYTEST_ARGS)
+
+chaos: $(INSTALLED) $(KAFKA_FETCHED)  ## kill everything for a quarter of an hour while events stream in, then check all (SEED=n)
+	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python tests/faults/chaos.py --seed $(SEED)
 
 lint: $(INSTALLED)  ## check style, format and types
 	@$(VENV)/bin/ruff check .

@@ -10,57 +10,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+from bench_deployment import BenchDeployment, bench_deployment  # noqa: E402
+from fleet_events import events  # noqa: E402
 from leap_features.settings import Settings  # noqa: E402
 from leap_streams.producer import CompletionProducer  # noqa: E402
-from services import LIBS_VARIABLE, EmbeddedKafka, Kafka, RealKafka, RedisServer  # noqa: E402
 from stream_process import LeapProcess, checkpoints, wait_until  # noqa: E402
 
-PARTITIONS = 8
 RATE = "events a second: "
-
-
-def events(count: int, seed: int) -> list[bytes]:
-    """Attempts of a long-tailed fleet: 300 model types, 3,000 families, 12 hardware types."""
-    rng = random.Random(seed)
-    families = [f"model{int(rng.paretovariate(0.8)) % 300}/job{i}" for i in range(3000)]
-    weights = [1 / (i + 1) for i in range(len(families))]
-    now = datetime.now(UTC) - timedelta(hours=2)
-    found = []
-    for i, family in enumerate(rng.choices(families, weights, k=count)):
-        model, job = family.split("/")
-        completed = now + timedelta(milliseconds=i)
-        event: dict[str, Any] = {
-            "schema_version": 1,
-            "attempt_id": f"{seed}-{i}",
-            "job_name": f"{job}-train-run{i}",
-            "model_type": model,
-            "hardware_type": f"hw{rng.randrange(12)}",
-            "submitted_at": (completed - timedelta(hours=2)).isoformat(),
-            "started_at": (completed - timedelta(hours=1)).isoformat(),
-            "completed_at": completed.isoformat(),
-            "status": "failed" if rng.random() < 0.05 else "succeeded",
-            "throughput": rng.lognormvariate(6, 2),
-            "trainer_count": 2 ** rng.randrange(8),
-            "reader_count": rng.randrange(32),
-            "batch_size": 2 ** rng.randrange(4, 12),
-            "device_hours": rng.random() * 100,
-            "eligible_hardware": [f"hw{n}" for n in range(12)],
-            "config": {"precision": "bf16", "sequence_length": 2048, "optimizer": "adamw"},
-        }
-        found.append(json.dumps(event).encode())
-    return found
 
 
 def worker_rate(settings: Settings, env: dict[str, str], count: int, log: Path) -> float:
@@ -166,34 +132,13 @@ def main() -> None:
     if arguments.role == "consume":
         consume(arguments.events)
         return
-    libs = os.environ.get(LIBS_VARIABLE)
-    with tempfile.TemporaryDirectory() as name, RedisServer() as redis_server:
-        directory = Path(name)
-        broker: Kafka
-        with RealKafka(Path(libs), directory / "kafka") if libs else EmbeddedKafka() as broker:
-            run(arguments, directory, broker, redis_server)
+    with bench_deployment() as deployment:
+        run(arguments, deployment)
 
 
-def run(arguments: argparse.Namespace, directory: Path, broker: Kafka, redis_server: RedisServer) -> None:
+def run(arguments: argparse.Namespace, deployment: BenchDeployment) -> None:
     """The benchmark, once broker and Redis are up."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LEAP_")} | {
-        "LEAP_KAFKA_BROKERS": broker.brokers,
-        "LEAP_REDIS_URL": redis_server.url,
-        "LEAP_PROJECT": "bench",
-        "LEAP_TOPIC": "bench.completions",
-        "LEAP_DEAD_LETTER_TOPIC": "bench.dead-letter",
-        "LEAP_PARTITIONS": str(PARTITIONS),
-        "LEAP_ARCHIVE": str(directory / "archive"),
-        "LEAP_HISTORY": str(directory / "history"),
-        "LEAP_FEATURE_REPO": str(ROOT / "feature_repo"),
-        "LEAP_ALLOW_CREATE_TIME": str(not broker.append_time).lower(),
-    }
-    settings = Settings.from_env(env)
-    for topic in (settings.topic, settings.dead_letter_topic):
-        broker.create_topic(topic, partitions=PARTITIONS)
-    with LeapProcess(["init"], env, directory / "init.log") as init:
-        if init.wait() != 0:
-            raise SystemExit(init.log.read_text())
+    settings, env, directory, broker = deployment
     count = arguments.events
     print(f"producing {count:,} events", file=sys.stderr, flush=True)
     with CompletionProducer(settings, timeout_s=60) as producer:
@@ -207,7 +152,7 @@ def run(arguments: argparse.Namespace, directory: Path, broker: Kafka, redis_ser
     print(f"  {consuming:,.0f} events/s\none Feast push per event", file=sys.stderr, flush=True)
     pushing = feast_push_rate(settings, arguments.pushes, directory)
     result = {
-        "broker": "Apache Kafka" if broker.append_time else "embedded",
+        "broker": broker,
         "events": count,
         "events_per_s": round(worker),
         "consume_only_events_per_s": round(consuming),

@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+# Feast switches this library to its multi-process mode, unless it has been imported before.
+import prometheus_client  # noqa: F401
 import pytest
 import redis
 
 from leap_features.settings import Settings
 from services import LIBS_VARIABLE, EmbeddedKafka, Kafka, RealKafka, RedisServer
+
+# Its assertions compare whole stores: without this a failure would not say where they differ.
+pytest.register_assert_rewrite("stream_traffic")
 
 
 class Topics(NamedTuple):

@@ -1,4 +1,4 @@
-"""A TCP proxy before a Redis, for tests: counts what it is asked, and can hold back or drip what the server says."""
+"""A TCP proxy before a Redis, for tests: counts what it is asked, and holds back requests or replies, or drips them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ class CountingProxy:
         self.silent_until_commands = 0
         """Nothing that the server says is passed on before so many `commands` have come. Whoever waits for an answer
         before it has sent them all waits for ever, so an answer proves that they were sent in one round trip."""
+        self.silent_after = b""
+        """Once a client has sent this, `silent` becomes true."""
+        self.late = b""
+        """What has this in it, when a client sends it, is held back until `let_late_ones_go`."""
+        self.held_back = 0
+        """How often `late` is in what is held back."""
+        self._let_go = threading.Event()
         self.drip_s = 0.0
         """If above 0, the server's bytes are passed on one by one, so many seconds apart."""
         threading.Thread(target=self._accept, daemon=True).start()
@@ -45,13 +52,21 @@ class CountingProxy:
         """The same as a Redis URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
+    def let_late_ones_go(self) -> None:
+        """Pass on what was held back."""
+        self._let_go.set()
+
     def _accept(self) -> None:
         while not self._stopping.is_set():
             try:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(self._target)
+            try:
+                server = socket.create_connection(self._target)
+            except OSError:
+                client.close()
+                continue
             with self._lock:
                 self.connections += 1
                 self._sockets += [client, server]
@@ -66,6 +81,11 @@ class CountingProxy:
                 with self._lock:
                     self.commands += seen.count(_COMMAND)
                 seen = seen[seen.rfind(_COMMAND) + len(_COMMAND) :] if _COMMAND in seen else seen[-len(_COMMAND) :]
+                if self.silent_after and self.silent_after in data:
+                    self.silent = True
+                if self.late and self.late in data:
+                    self.held_back += data.count(self.late)
+                    self._let_go.wait()
                 server.sendall(data)
         _end(server)
 
@@ -94,6 +114,7 @@ class CountingProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
+        self._let_go.set()
         self._listener.close()
         for each in self._sockets:
             _end(each)

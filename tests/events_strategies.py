@@ -43,6 +43,11 @@ def raw_event(**changes: Any) -> bytes:
     return json.dumps(event_fields(**changes)).encode()
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """An object of so many levels."""
+    return {"inner": nested(levels - 1)} if levels > 1 else {}
+
+
 BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "another schema version": ({"schema_version": 2}, "schema_version", "got 2"),
     "no attempt": ({"attempt_id": ...}, "attempt_id", "required"),
@@ -73,6 +78,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "a nested config": ({"config": {"a": [1]}}, "config", "array"),
     "text in the architecture": ({"architecture": {"layers": "12"}}, "architecture", "float"),
     "a ranking that is no object": ({"ranking": 5}, "ranking", "object"),
+    "a ranking that is too deep": ({"ranking": nested(33)}, "ranking", "32 levels"),
     "a field of another schema": ({"batchsize": 32}, "unknown_field", "batchsize"),
 }
 """What breaks a rule → changes to a valid event, the rule, and what the message must name."""

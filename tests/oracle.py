@@ -29,33 +29,42 @@ class Expected(NamedTuple):
 
 def expected_of(deliveries: Iterable[Delivery], epoch: int, horizon_us: int) -> Expected:
     """Rows and dead letters of `deliveries`, each of which may stand there more than once."""
+    return expected_of_lives({epoch: deliveries}, horizon_us)
+
+
+def expected_of_lives(lives: Mapping[int, Iterable[Delivery]], horizon_us: int) -> Expected:
+    """The same of several lives of a topic, by epoch. Dead letters are those of the last one."""
     rows: dict[Key, Row] = {}
     dead: dict[tuple[int, int], str] = {}
     first: dict[tuple[bool, str], tuple[Position, str]] = {}
-    for delivery in deliveries:
-        position = Position(epoch, delivery.partition, delivery.offset)
-        try:
-            if delivery.value is None:
-                raise InvalidEvent("empty", "")
-            event = decode(delivery.value)
-            check_recorded(event, delivery.recorded_at_us, horizon_us, delivery.replay)
-        except InvalidEvent as error:
-            dead[delivery.partition, delivery.offset] = error.rule
-            continue
-        run = run_of(event)
-        if run is None:
-            continue
-        digest = content_digest(event)
-        claimed, with_digest = first.setdefault((run.succeeded, run.attempt_id), (position, digest))
-        if digest != with_digest:
-            dead[delivery.partition, delivery.offset] = "conflicting_attempt"
-            continue
-        subject = Subject(family_of_event(event), event.model_type, event.hardware_type, event.trainer_count)
-        for level in LEVELS:
-            key = (level.view, level.key(subject))
-            row = rows.get(key, EMPTY)
-            recorded = delivery.recorded_at_us
-            rows[key] = fold(row, run, position, recorded) if claimed == position else touch(row, position, recorded)
+    for epoch in sorted(lives):
+        dead.clear()
+        for delivery in lives[epoch]:
+            position = Position(epoch, delivery.partition, delivery.offset)
+            try:
+                if delivery.value is None:
+                    raise InvalidEvent("empty", "")
+                event = decode(delivery.value)
+                check_recorded(event, delivery.recorded_at_us, horizon_us, delivery.replay)
+            except InvalidEvent as error:
+                dead[delivery.partition, delivery.offset] = error.rule
+                continue
+            run = run_of(event)
+            if run is None:
+                continue
+            digest = content_digest(event)
+            claimed, with_digest = first.setdefault((run.succeeded, run.attempt_id), (position, digest))
+            if digest != with_digest:
+                dead[delivery.partition, delivery.offset] = "conflicting_attempt"
+                continue
+            subject = Subject(family_of_event(event), event.model_type, event.hardware_type, event.trainer_count)
+            for level in LEVELS:
+                key = (level.view, level.key(subject))
+                row = rows.get(key, EMPTY)
+                recorded = delivery.recorded_at_us
+                rows[key] = (
+                    fold(row, run, position, recorded) if claimed == position else touch(row, position, recorded)
+                )
     return Expected({key: stamped(row) for key, row in rows.items()}, dead)
 
 

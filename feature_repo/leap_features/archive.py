@@ -2,6 +2,7 @@
 
     archive.json                                                       {"format": 1}
     epoch={E}/date={YYYY-MM-DD}/p{partition}-{first}-{last}.parquet    one segment
+    epoch={E}/topic.json                                               which life of the topic it is (`archive_epochs`)
 
 A segment covers the offsets from `first` to `last` of one partition, both included: those of gaps in the log and of
 records that are no events too, so it may hold fewer rows than offsets, or none. Its date is the UTC day on which its
@@ -16,19 +17,17 @@ Imported runs lie in epochs of their own, 1, 2, 3, …; live epochs begin at `FI
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from leap_features import attempts
+from leap_features import archive_epochs, attempts
+from leap_features.archive_epochs import ArchiveError
 from leap_features.archive_reader import Segment, connect, relation
 from leap_features.archive_rows import to_record, to_table
-from leap_features.durable import sync_directory
+from leap_features.durable import durable_directory, publish, sync_directory
 from leap_features.events import from_us, to_us
 from leap_features.history import Position
 from leap_features.meta import FIRST_LIVE_EPOCH
@@ -40,6 +39,7 @@ __all__ = [
     "ArchiveError",
     "ArchiveHole",
     "Segment",
+    "archived_offsets",
     "check_complete",
     "check_format",
     "connect",
@@ -61,10 +61,6 @@ MARKER: Final = "archive.json"
 _NAME: Final = re.compile(r"p(\d{5,})-(\d{20})-(\d{20})\.parquet")
 _EPOCH: Final = re.compile(r"epoch=(\d+)")
 _DATE: Final = re.compile(r"date=\d{4}-\d{2}-\d{2}")
-
-
-class ArchiveError(RuntimeError):
-    """A directory that is no archive, or one of another format; the message says what to do."""
 
 
 class ArchiveHole(ArchiveError):
@@ -91,7 +87,7 @@ def create(root: Path | str) -> None:
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)
     if not exists(root):
-        _publish(root, MARKER, json.dumps({"format": FORMAT}).encode() + b"\n", replace=True)
+        publish(root, MARKER, json.dumps({"format": FORMAT}).encode() + b"\n", replace=True)
     check_format(root)
 
 
@@ -155,43 +151,9 @@ def write_segment(
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     day = from_us(recorded_at_us).date()
-    directory = _durable_directory(Path(root), f"epoch={epoch:d}", f"date={day.isoformat()}")
+    directory = durable_directory(Path(root), f"epoch={epoch:d}", f"date={day.isoformat()}")
     name = f"p{partition:05d}-{first:020d}-{last:020d}.parquet"
-    return _publish(directory, name, sink.getvalue(), replace=False)
-
-
-def _durable_directory(root: Path, *parts: str) -> Path:
-    """The directory `parts` under `root`, with its entry in its parent synced."""
-    directory = root
-    for part in parts:
-        parent, directory = directory, directory / part
-        if not directory.is_dir():
-            try:
-                directory.mkdir(exist_ok=True)
-            except FileExistsError:  # which would say that the segment is there
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
-            sync_directory(parent)
-    return directory
-
-
-def _publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path:
-    """Write `name` so that it appears whole or not at all, and stays."""
-    target = directory / name
-    temporary = directory / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            temporary.replace(target)
-        else:
-            # Unlike a rename, a link never replaces what is there; it is atomic on NFS too.
-            os.link(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(directory)
-    return target
+    return publish(directory, name, sink.getvalue(), replace=False)
 
 
 def segments(root: Path | str) -> list[Segment]:
@@ -226,6 +188,7 @@ def check_complete(root: Path | str, still_in_topic: Mapping[tuple[int, int], in
     Raises:
         ArchiveHole: there is a gap between two segments, an import does not begin at offset 0, or the archive begins
             after the topic's first offset or ends before it.
+        ArchiveError: there is no archive, or it cannot be read.
     """
     found = segments(root)
     ends: dict[tuple[int, int], int] = {}
@@ -238,22 +201,28 @@ def check_complete(root: Path | str, still_in_topic: Mapping[tuple[int, int], in
             raise ArchiveHole(*lane, end, first - 1, f"{path.name} comes next; restore the segments before it")
         ends[lane] = max(end, last + 1)
     for (epoch, partition), first in (still_in_topic or {}).items():
-        end = ends.get((epoch, partition), 0)
+        life = archive_epochs.noted(root, epoch)
+        end = ends.get((epoch, partition), life.begins.get(partition, 0) if life else 0)
         if end < first:
-            why = "the topic has deleted them already; a longer retention, or an archive that is never down for longer"
+            why = "the topic has deleted them already; `leap rebuild --new-epoch` goes on without them"
             raise ArchiveHole(epoch, partition, end, first - 1, why)
+    return found
+
+
+def archived_offsets(root: Path | str, epoch: int) -> dict[int, range]:
+    """Per partition of `epoch`, the offsets that are archived without a hole between them, from the first on."""
+    found: dict[int, range] = {}
+    for segment in segments(root):
+        if segment.epoch == epoch:
+            before = found.get(segment.partition, range(segment.first, segment.first))
+            if segment.first <= before.stop:
+                found[segment.partition] = range(before.start, max(before.stop, segment.last + 1))
     return found
 
 
 def end_offsets(root: Path | str, epoch: int) -> dict[int, int]:
     """Per partition of `epoch`, the offset after the last one that is archived without a hole before it."""
-    ends: dict[int, int] = {}
-    for segment in segments(root):
-        if segment.epoch == epoch:
-            end = ends.get(segment.partition, segment.first)
-            if segment.first <= end:
-                ends[segment.partition] = max(end, segment.last + 1)
-    return ends
+    return {partition: offsets.stop for partition, offsets in archived_offsets(root, epoch).items()}
 
 
 def next_import_epoch(root: Path | str) -> int:

@@ -85,6 +85,7 @@ def connect(temporary: Path | str | None = None) -> duckdb.DuckDBPyConnection:
 
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")  # it would be drawn on standard output
     if temporary is not None:
         connection.execute(f"SET temp_directory = {quoted(str(temporary))}")
     return connection

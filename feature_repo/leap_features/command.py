@@ -31,18 +31,23 @@ class CommandEntry:
 
 COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "archive": CommandEntry("leap_streams.cli:archive_command", "Run the archive: every event to Parquet.", "streams"),
-    "audit": CommandEntry("leap_streams.cli:audit_command", "Compare the online store with the archive.", "all"),
+    "audit": CommandEntry("leap_streams.cli:audit_command", "Compare the online store with the archive.", "streams"),
     "dataset": CommandEntry(
         "leap_training.run_commands:dataset_command", "Write a point-in-time training set.", "training"
     ),
+    "dead-letter": CommandEntry(
+        "leap_streams.dead_letter_commands:dead_letter_group", "List, show and replay rejected records.", "streams"
+    ),
+    "doctor": CommandEntry("leap_streams.cli:doctor_command", "Check a deployment, say what to mend.", "streams"),
+    "epoch": CommandEntry("leap_streams.cli:epoch_group", "Begin a new epoch of the topic.", "streams"),
     "evaluate": CommandEntry("leap_training.cli:evaluate_command", "Judge predictions of later attempts.", "training"),
-    "history": CommandEntry("leap_features.cli:history_group", "Build history rows from the archive.", "training"),
+    "history": CommandEntry("leap_features.cli:history_group", "Build or show history rows.", "training"),
     "import": CommandEntry(
         "leap_training.run_commands:import_command", "Turn a table of past runs into archive.", "training"
     ),
     "init": CommandEntry("leap_streams.cli:init_command", "Make the topics and the store's metadata.", "streams"),
     "rank": CommandEntry("leap_predictor.cli:rank_command", "Rank candidate hardware types for a job."),
-    "rebuild": CommandEntry("leap_streams.cli:rebuild_command", "Fill the online store from the archive.", "all"),
+    "rebuild": CommandEntry("leap_streams.cli:rebuild_command", "Fill the online store from the archive.", "streams"),
     "replay": CommandEntry("leap_training.run_commands:replay_command", "Send past runs as completion events.", "all"),
     "schema": CommandEntry("leap_features.cli:schema_command", "Print the JSON Schema of the completion event."),
     "train": CommandEntry("leap_training.cli:train_command", "Fit the ranking model and publish it.", "training"),

@@ -16,6 +16,8 @@ import msgspec
 
 SCHEMA_VERSION: Final = 1
 MAX_EVENT_BYTES: Final = 65_536
+MAX_NESTING: Final = 32
+"""Levels of objects and arrays in `ranking`, far below what an encoder can follow on the stack that is left to it."""
 FIXED_POINT: Final = 2**32
 """Logarithms enter history as integers in units of 2⁻³², so that sums are exact in any order."""
 CLOCK_ALLOWANCE_US: Final = 5 * 60 * 1_000_000
@@ -80,7 +82,8 @@ class CompletionEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = {}
     architecture: Annotated[dict[str, float], msgspec.Meta(description="summary features of the model definition")] = {}
     ranking: Annotated[
-        dict[str, Any] | None, msgspec.Meta(description="what the predictor answered for this attempt")
+        dict[str, Any] | None,
+        msgspec.Meta(description="what the predictor answered for this attempt; at most 32 levels deep"),
     ] = None
 
 
@@ -104,6 +107,8 @@ def decode(raw: bytes) -> CompletionEvent:
         raise InvalidEvent(*_explain(str(error), raw)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEvent("json", f"an event is one JSON object in UTF-8: {error}") from None
+    if event.ranking is not None and _deeper(event.ranking, MAX_NESTING):
+        raise InvalidEvent("ranking", f"ranking may be nested {MAX_NESTING} levels deep, got more {_of(event)}")
     return checked(event)
 
 
@@ -192,6 +197,15 @@ def to_us(instant: datetime) -> int:
 def from_us(us: int) -> datetime:
     """The aware UTC datetime `us` microseconds after 1970."""
     return datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether `value`, decoded from JSON, has more than so many levels of objects and arrays."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return False
+    return levels == 0 or any(_deeper(inner, levels - 1) for inner in value)
 
 
 def _of(event: CompletionEvent) -> str:

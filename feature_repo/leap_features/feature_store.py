@@ -34,14 +34,7 @@ def open_feature_store(settings: Settings, registry: Path | None = None) -> Feat
         FeatureRepoError: there is no `feature_store.yaml`.
     """
     repository = Path(settings.feature_repo).resolve()
-    file = get_default_yaml_file_path(repository)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FeatureRepoError(
-            f"no {file}: set LEAP_FEATURE_REPO to the folder that holds feature_store.yaml"
-        ) from None
-    values: dict[str, Any] = yaml.safe_load(os.path.expandvars(text))
+    values = configuration(settings)
     values["project"] = settings.project
     values["online_store"].setdefault("redis_url", settings.redis_url)
     if registry is not None:
@@ -51,6 +44,32 @@ def open_feature_store(settings: Settings, registry: Path | None = None) -> Feat
     config.repo_path = repository
     # Without its own repo_path, Feast would look for a relative registry in the working directory.
     return FeatureStore(repo_path=str(repository), config=config)
+
+
+def configuration(settings: Settings) -> dict[str, Any]:
+    """What the repository's `feature_store.yaml` says.
+
+    Raises:
+        FeatureRepoError: there is none.
+    """
+    file = get_default_yaml_file_path(Path(settings.feature_repo).resolve())
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FeatureRepoError(
+            f"no {file}: set LEAP_FEATURE_REPO to the folder that holds feature_store.yaml"
+        ) from None
+    values: dict[str, Any] = yaml.safe_load(os.path.expandvars(text))
+    return values
+
+
+def definitions(settings: Settings) -> list[Any]:
+    """Feast's objects as the repository's `definitions.py` has them for `settings`.
+
+    Raises:
+        FeatureRepoError: there is no such file.
+    """
+    return list(_load(Path(settings.feature_repo).resolve() / "definitions.py").define(settings).values())
 
 
 def apply_definitions(store: FeatureStore, settings: Settings) -> None:
@@ -67,7 +86,7 @@ def apply_definitions(store: FeatureStore, settings: Settings) -> None:
             f"make it absolute, or run this in {repository.parent}"
         )
     hardware_specs.write(settings.history)
-    store.apply(list(_load(repository / "definitions.py").define(settings).values()))
+    store.apply(definitions(settings))
 
 
 def _load(path: Path) -> ModuleType:

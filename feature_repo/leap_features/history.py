@@ -199,8 +199,10 @@ def _advanced(version: Version, position: Position) -> Version:
     epoch, partition, _ = position
     if len(version) == 1 and version[0][1] == partition and version[0][0] == epoch:
         return (position,)  # nearly always: the keys of a model type live in one partition
-    others = [at for at in version if at[1] != partition or at[0] != epoch]
-    return tuple(sorted((*others, position))) if others else (position,)
+    for place, at in enumerate(version):
+        if at[1] == partition and at[0] == epoch:
+            return (*version[:place], position, *version[place + 1 :])
+    return tuple(sorted((*version, position)))
 
 
 def mean_of(total: int, count: int) -> float | None:
@@ -272,7 +274,7 @@ def decode_version(text: str) -> Version:
     try:
         positions = tuple(Position(*map(int, part.split(":"))) for part in text.split(",") if part)
     except (TypeError, ValueError):
-        raise CorruptState(f"not a position vector: {text[:200]!r}; run `leap rebuild`") from None
+        raise CorruptState(f"not a position vector: {text[:200]!r}; run `leap audit --repair`") from None
     return positions
 
 
@@ -286,7 +288,9 @@ def from_state(state: str, version: str, recorded_at_us: int) -> Row:
         n, sum_x, sum_xx, sum_log_trainers, n_batch, sum_log_batch, latest, failures = _state_decoder.decode(state)
         exact = int(sum_xx)
     except (msgspec.DecodeError, ValueError) as error:
-        raise CorruptState(f"not the state of a history row: {state[:200]!r} ({error}); run `leap rebuild`") from None
+        raise CorruptState(
+            f"not the state of a history row: {state[:200]!r} ({error}); run `leap audit --repair`"
+        ) from None
     return Row(
         n,
         sum_x,

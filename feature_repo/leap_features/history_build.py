@@ -106,6 +106,20 @@ def ends_of(found: Sequence[Segment]) -> Ends:
     return ends
 
 
+def current(history_root: Path | str) -> Path:
+    """The directory of the served build, which stays what it is when another build takes its place."""
+    return (Path(history_root) / CURRENT).resolve()
+
+
+def segments_of(made: Build, archive_root: Path | str) -> list[Segment]:
+    """The segments that `made` was made from: those of the archive now, without what has come since.
+
+    Raises:
+        ArchiveError: there is no archive.
+    """
+    return [s for s in archive.segments(archive_root) if s.last < made.ends.get(f"{s.epoch}:{s.partition}", 0)]
+
+
 def served(history_root: Path | str) -> Build | None:
     """What the served build was made from; None if there is none.
 

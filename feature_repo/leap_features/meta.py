@@ -7,8 +7,8 @@ write must name, a state, and per partition the next offset to take in (its chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -46,20 +46,60 @@ def meta_key(project: str) -> bytes:
     return f"leap:{project}:meta".encode()
 
 
+def attempt_prefix(project: str) -> bytes:
+    """What the keys of all attempts begin with."""
+    return f"leap:{project}:attempt:".encode()
+
+
 def attempt_key(project: str, succeeded: bool, attempt_id: str) -> bytes:
     """Redis key under which the first position of an attempt is remembered, one for success and one for failure."""
-    return f"leap:{project}:attempt:{'s' if succeeded else 'f'}:{attempt_id}".encode()
+    return attempt_prefix(project) + f"{'s' if succeeded else 'f'}:{attempt_id}".encode()
 
 
-def attempt_value(position: Position, digest: str) -> bytes:
-    """What is remembered of an attempt: its first position and the digest of its content."""
-    return f"{position.epoch}:{position.partition}:{position.offset}:{digest}".encode()
+def decode_attempt_key(project: str, key: bytes) -> tuple[bool, str]:
+    """The inverse of `attempt_key`: whether it succeeded, and its id."""
+    kind, _, attempt_id = key.removeprefix(attempt_prefix(project)).decode().partition(":")
+    return kind == "s", attempt_id
+
+
+class Claim(NamedTuple):
+    """What is remembered of an attempt."""
+
+    position: Position
+    """Where it was reported first."""
+    digest: str
+    """Of its content."""
+    earlier: tuple[Position, ...] = ()
+    """Where it was reported first in earlier epochs that ended before every row had it: a row that has one of these
+    has counted it."""
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        """Of a row that has any of these, the attempt is a part."""
+        return (self.position, *self.earlier)
+
+
+def attempt_value(position: Position, digest: str, earlier: Iterable[Position] = ()) -> bytes:
+    """A claim as it is stored."""
+    return ":".join([_position_text(position), digest, *map(_position_text, earlier)]).encode()
+
+
+def _position_text(position: Position) -> str:
+    return f"{position.epoch}:{position.partition}:{position.offset}"
+
+
+def decode_claim(value: bytes) -> Claim:
+    """The inverse of `attempt_value`."""
+    epoch, partition, offset, digest, *rest = value.decode().split(":")
+    numbers = iter(map(int, rest))
+    earlier = tuple(Position(*at) for at in zip(numbers, numbers, numbers, strict=True))
+    return Claim(Position(int(epoch), int(partition), int(offset)), digest, earlier)
 
 
 def decode_attempt(value: bytes) -> tuple[Position, str]:
-    """The inverse of `attempt_value`."""
-    epoch, partition, offset, digest = value.decode().split(":")
-    return Position(int(epoch), int(partition), int(offset)), digest
+    """First position and digest in a stored claim."""
+    claim = decode_claim(value)
+    return claim.position, claim.digest
 
 
 def checkpoint_field(partition: int) -> bytes:

@@ -5,7 +5,7 @@ whose timestamp is equal to the stored one, so that a new feature is never fille
 the versions (see `conditional_write`): a row lands unless it is behind in any partition; a row without a version lands
 unless its timestamp is older. Rows of one key within a batch may come in any order.
 
-Reads are Feast's. Single master or Sentinel.
+Reads are Feast's. A single master, or one behind sentinels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import redis
 from feast import Entity, FeatureStore, FeatureView
@@ -28,16 +27,17 @@ from feast.protos.feast.types.Value_pb2 import Value
 from feast.repo_config import RepoConfig
 from pydantic import ConfigDict, Field, StrictStr, model_validator
 from redis import asyncio as redis_async
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
-from leap_features import layout, meta
-from leap_features.conditional_write import WRITE_IF_NOT_BEHIND
+from leap_features import layout, meta, redis_address
+from leap_features.conditional_write import DELETE_VIEW, WRITE_IF_NOT_BEHIND
+from leap_features.redis_address import RedisAddress
 from leap_features.script_calls import Call, run, run_async
-from leap_features.settings import Settings, redact_url
+from leap_features.settings import Settings
 
 TYPE: Final = "leap_features.online_store.AtomicRedisOnlineStore"
 StoreType = Literal["leap_features.online_store.AtomicRedisOnlineStore"]
@@ -58,17 +58,6 @@ _CHUNK: Final = 1_000
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
-# KEYS: row. ARGV: the view's fields. The key goes with its last view, whatever older fields it still has.
-_DELETE_VIEW: Final = """
-redis.call('HDEL', KEYS[1], unpack(ARGV))
-for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if string.sub(name, 1, 4) == '_ts:' then return 0 end
-end
-redis.call('DEL', KEYS[1])
-return 1
-"""
-
-
 # Feast warns at each start that this option has no effect with a registry in a file. It has: without it, nobody could
 # read a view while another process materializes it.
 logging.getLogger("feast.repo_config").addFilter(
@@ -88,8 +77,7 @@ class AtomicRedisOnlineStoreConfig(RedisOnlineStoreConfig):
 
     type: StoreType = TYPE  # type: ignore[assignment]  # The superclass has a literal of its own.
     redis_url: StrictStr = Field(default_factory=lambda: Settings.from_env().redis_url, repr=False)
-    """`redis://[user:password@]host:port/db`, or `rediss://` for TLS; by default what LEAP_REDIS_URL says. Options of
-    redis-py may be added, as in `?socket_timeout=60`. Not used with `redis_type: redis_sentinel`."""
+    """In one of the forms of `redis_address`; by default what LEAP_REDIS_URL says."""
 
     @model_validator(mode="after")
     def _refuse(self) -> AtomicRedisOnlineStoreConfig:
@@ -107,10 +95,14 @@ class AtomicRedisOnlineStoreConfig(RedisOnlineStoreConfig):
                 "redis_type=redis_cluster: a Redis Cluster cannot be used yet, since the store's meta and its rows "
                 "would lie on different nodes; use a single master, or Sentinel"
             )
-        if self.redis_type == RedisType.redis and "connection_string" in self.model_fields_set:
-            raise ValueError("connection_string is for Sentinel: give redis_url (or LEAP_REDIS_URL) instead")
-        if urlsplit(self.redis_url).scheme not in ("redis", "rediss", "unix"):
-            raise ValueError(f"redis_url={redact_url(self.redis_url)!r} must begin with redis:// or rediss://")
+        if self.redis_type == RedisType.redis_sentinel:
+            raise ValueError(
+                "redis_type=redis_sentinel: remove it, with sentinel_master, and name the sentinels in LEAP_REDIS_URL "
+                "(or redis_url), as in redis+sentinel://host:26379,host:26379/MASTER; worker and launcher need it too"
+            )
+        if "connection_string" in self.model_fields_set:
+            raise ValueError("connection_string: give redis_url (or LEAP_REDIS_URL) instead")
+        redis_address.parse(self.redis_url)
         return self
 
 
@@ -199,7 +191,7 @@ class AtomicRedisOnlineStore(RedisOnlineStore):
         fields = [layout.field(table.name, feature.name) for feature in table.features]
         fields.append(layout.timestamp_field(table.name))
         for keys in _chunks(_row_keys(client, config.project, table.join_keys)):
-            run(client, _DELETE_VIEW, [Call(key, fields) for key in keys])
+            run(client, DELETE_VIEW, [Call(key, fields) for key in keys])
 
     def delete_entity_values(self, config: RepoConfig, join_keys: list[str]) -> None:
         """Delete all rows with these join keys, in this project alone."""
@@ -232,29 +224,30 @@ class AtomicRedisOnlineStore(RedisOnlineStore):
 
     def _get_client(self, online_store_config: RedisOnlineStoreConfig) -> redis.Redis:
         if self._connection is None:
-            options = _timeouts() | {"retry": Retry(_backoff(), _RETRIES)}
-            section = _section(online_store_config)
-            if section.redis_type == RedisType.redis_sentinel:
-                hosts, given = _sentinels(section)
-                sentinel: Any = Sentinel(hosts, **options | given)  # type: ignore[no-untyped-call]  # redis-py's gap
-                self._connection = sentinel.master_for(section.sentinel_master)
-            else:
-                self._connection = redis.Redis.from_url(section.redis_url, **options)
+            url = _section(online_store_config).redis_url
+            self._connection = redis_address.client(url, **_timeouts(), retry=Retry(_backoff(), _RETRIES))
         return self._connection
 
     async def _get_client_async(self, online_store_config: RedisOnlineStoreConfig) -> redis_async.Redis:
         loop = asyncio.get_running_loop()
         if self._connection_async is None or self._loop is not loop:  # Connections belong to the loop that made them.
-            options = _timeouts() | {"retry": AsyncRetry(_backoff(), _RETRIES)}
-            section = _section(online_store_config)
-            if section.redis_type == RedisType.redis_sentinel:
-                hosts, given = _sentinels(section)
-                sentinel = AsyncSentinel(hosts, **options | given)  # type: ignore[no-untyped-call]  # redis-py's gap
-                self._connection_async = sentinel.master_for(section.sentinel_master)
-            else:
-                self._connection_async = redis_async.Redis.from_url(section.redis_url, **options)
+            self._connection_async = _client_async(redis_address.parse(_section(online_store_config).redis_url))
             self._loop = loop
         return self._connection_async
+
+
+def _client_async(address: RedisAddress) -> redis_async.Redis:
+    options: dict[str, Any] = _timeouts() | {"retry": AsyncRetry(_backoff(), _RETRIES)}
+    if not address.sentinels:
+        return redis_async.Redis.from_url(address.server_url, **options)
+    options |= parse_url(address.server_url)
+    del options["host"]
+    options["ssl"] = options.pop("connection_class", None) is not None
+    of_sentinels = {name: value for name, value in options.items() if name.startswith(("ssl", "socket_"))}
+    of_sentinels |= {"username": address.sentinel_username or None, "password": address.sentinel_password or None}
+    sentinel: Any = AsyncSentinel(address.sentinels, sentinel_kwargs=of_sentinels, **options)  # type: ignore[no-untyped-call]  # redis-py's gap
+    client: redis_async.Redis = sentinel.master_for(address.master)
+    return client
 
 
 def _checked(config: RepoConfig) -> AtomicRedisOnlineStoreConfig:
@@ -368,9 +361,3 @@ def _timeouts() -> dict[str, Any]:
 
 def _backoff() -> ExponentialBackoff:
     return ExponentialBackoff(cap=1.0, base=0.05)
-
-
-def _sentinels(config: AtomicRedisOnlineStoreConfig) -> tuple[list[tuple[str, int]], dict[str, Any]]:
-    """Hosts of the sentinels and connection options from the connection string."""
-    nodes, options = RedisOnlineStore._parse_connection_string(config.connection_string)
-    return [(node["host"], int(node["port"])) for node in nodes], options

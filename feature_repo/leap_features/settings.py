@@ -9,9 +9,11 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from leap_features import redis_address
+from leap_features.redis_address import redact_url
+
 PREFIX = "LEAP_"
 
-URL_SCHEMES: Final = ("redis://", "rediss://", "unix://")
 PROJECT: Final = "^[a-z][a-z0-9_]{0,62}$"
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
@@ -37,7 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kafka_ca_file: str = ""
     """PEM file of the authority that signed the brokers' certificates; empty means the system's."""
     redis_url: NonEmpty = "redis://localhost:6379/0"
-    """`redis://[user:password@]host:port/db`, or `rediss://` for TLS."""
+    """`redis://[user:password@]host:port/db`; by Sentinel `redis+sentinel://host:port,host:port/master/db`; with
+    `rediss` for TLS (see `redis_address`)."""
     project: Annotated[str, msgspec.Meta(pattern=PROJECT)] = "leap"
     """Feast project; every key in Redis carries it."""
     topic: NonEmpty = "leap.completions"
@@ -47,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     horizon_days: Positive = 7.0
     """An event recorded later than this after its completion is too late for history."""
     topic_retention_days: Positive = 14.0
-    """Retention of the topic; attempts are remembered for horizon + retention."""
+    """Retention of the topic; attempts are remembered for horizon + retention + 1 day."""
     batch_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 2_000
     """Most events that the worker takes in one batch."""
     batch_within_s: Positive = 0.1
@@ -63,6 +66,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ""
     family_rules: str = ""
     """TOML file of family rules; empty means the built-in ones."""
+    http_listen: str = ""
+    """`host:port` at which worker and archive serve metrics, health and readiness; empty: nowhere."""
+    log_format: Literal["text", "json"] = "text"
+    """Lines for people, or one JSON object a line."""
     allow_create_time: bool = False
     """Accept a topic that records the producers' time (trying out only; lateness cannot be judged there)."""
 
@@ -83,10 +90,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             settings = msgspec.convert(given, cls, strict=False)
         except msgspec.ValidationError as error:
             raise SettingsError(_explain(str(error), given)) from None
-        if not settings.redis_url.startswith(URL_SCHEMES):
-            raise SettingsError(
-                f"{PREFIX}REDIS_URL={redact_url(settings.redis_url)!r}: must begin with {' or '.join(URL_SCHEMES)}"
-            )
+        try:
+            redis_address.parse(settings.redis_url)
+        except ValueError as error:
+            raise SettingsError(f"{PREFIX}REDIS_URL={error}") from None
         return settings
 
     def __repr__(self) -> str:
@@ -102,18 +109,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt_memory_ms(self) -> int:
-        """How long an attempt is remembered for the sake of duplicates, in milliseconds."""
-        return round((self.horizon_days + self.topic_retention_days) * 86_400_000)
+        """How long an attempt is remembered for the sake of duplicates, in milliseconds.
 
-
-def redact_url(url: str) -> str:
-    """`url` with its password, if any, replaced by `***`."""
-    scheme, separator, rest = url.partition("://")
-    credentials, at, host = rest.rpartition("@")
-    if not at:
-        return url
-    user = credentials.partition(":")[0]
-    return f"{scheme}{separator}{user}:***@{host}"
+        A duplicate may be recorded until the horizon, and then lie in the topic for its retention. One day more:
+        clocks differ and step back, and a broker deletes no sooner than it must.
+        """
+        return round((self.horizon_days + self.topic_retention_days + 1) * 86_400_000)
 
 
 def _explain(problem: str, given: Mapping[str, str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import msgspec
 
 from leap_features.events import from_us
 from leap_features.layout import Value
-from leap_features.settings import Settings, SettingsError, redact_url
+from leap_features.natural_units import from_log, shown
+from leap_features.settings import Settings
 from leap_predictor.explanation import Explanation
 from leap_predictor.predictor import Predictor
 
@@ -53,20 +53,17 @@ def rank_command(
     try:
         settings = Settings.from_env()
         job = msgspec.json.decode(job_file.read(MAX_JOB_BYTES), type=dict[str, object])
-        url = redis_url or settings.redis_url
         predictor = Predictor.open(
             bundles or settings.bundles,
-            url,
+            redis_url or settings.redis_url,
             deadline_s=deadline,
             policy=policy or (settings.policy or None),
             project=settings.project,
         )
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise click.ClickException(f"the job must be one JSON object: {error}") from error
     except ValueError as error:
-        raise click.ClickException(f"{redact_url(url)}: {error}") from error
+        raise click.ClickException(str(error)) from error
     with predictor:
         answer = predictor.explain(job, [name.strip() for name in candidates.split(",") if name.strip()])
     if as_json:
@@ -84,7 +81,7 @@ def _print(answer: Explanation, detailed: bool) -> None:
         click.echo(f"{'':>3} {'hardware':<24}{'samples/s':>14}{'cost/h':>10}{'score':>12}  history")
     for place, choice in enumerate(answer.choices, 1):
         note = f"{choice.level or 'none'}{', demoted for its failures' if choice.demoted else ''}"
-        numbers = f"{_rate(choice.throughput):>14}{choice.cost:>10.3f}{_rate(choice.score):>12}"
+        numbers = f"{shown(choice.throughput):>14}{choice.cost:>10.3f}{shown(choice.score):>12}"
         click.echo(f"{place:>3} {choice.hardware_type:<24}{numbers}  {note}")
     for report in answer.candidates:
         if report.dropped is not None:
@@ -102,7 +99,7 @@ def _print_details(answer: Explanation) -> None:
         correction = "out of range" if report.correction is None else f"× {report.correction:.3f}"
         level = report.choice.level if report.choice else None
         corrected = f"corrected by {correction} from {level}" if level else "and no history to correct it"
-        click.echo(f"  the model alone: {_rate(report.uncorrected)} samples/s, {corrected}")
+        click.echo(f"  the model alone: {shown(report.uncorrected)} samples/s, {corrected}")
         for view, row in report.history.items():
             click.echo(f"  {view:<26}{'nothing recorded' if row is None else _row(row)}")
         values = (f"{name} {'–' if value is None else _short(value)}" for name, value in report.features.items())
@@ -118,20 +115,11 @@ def _row(row: Mapping[str, Value]) -> str:
         conditions = (
             f"{row.get('last_trainer_count')} × {row.get('last_hardware_type')}, batch {row.get('last_batch_size')}"
         )
-        parts.append(f"last {_rate(_exp(last))} samples/s on {conditions}, {from_us(seen):%Y-%m-%d %H:%M} UTC")
+        parts.append(f"last {shown(from_log(last))} samples/s on {conditions}, {from_us(seen):%Y-%m-%d %H:%M} UTC")
     if isinstance(mean, float) and isinstance(std, float):
-        parts.append(f"typically {_rate(_exp(mean))} ×/÷ {_exp(std):.2f}")
+        parts.append(f"typically {shown(from_log(mean))} ×/÷ {from_log(std):.2f}")
     failures = row.get("failures_since_success")
     return "; ".join([*parts, f"{failures} failures since"] if failures else parts)
-
-
-def _exp(log: float) -> float:
-    return math.exp(min(log, 700.0))  # a float holds no more
-
-
-def _rate(value: float) -> str:
-    """Four digits, and no exponent where it can be helped."""
-    return f"{value:,.0f}" if 1e3 <= value < 1e15 else f"{value:.4g}"
 
 
 def _short(value: object) -> str:

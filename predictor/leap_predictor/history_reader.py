@@ -24,7 +24,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from leap_features import redis_address
 from leap_features.levels import Subject
+from leap_features.redis_connection import connector
 from leap_predictor.circuit_breaker import CircuitBreaker
 from leap_predictor.errors import StoreError, StoreTimeout
 from leap_predictor.history_request import Command, HistoryRequest, Reading
@@ -38,12 +40,12 @@ class HistoryReader:
     """Reads history rows and meta in one round trip. Safe across threads and after a fork.
 
     Args:
-        redis_url: `redis://`, `rediss://` or `unix://`.
+        redis_url: in one of the forms of `redis_address`.
         project: Feast project whose rows are read.
         clock: monotonic seconds, for the circuit breaker.
 
     Raises:
-        ValueError: `redis_url` is no URL of Redis.
+        ValueError: `redis_url` is in none of them.
     """
 
     def __init__(self, redis_url: str, project: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,8 +53,8 @@ class HistoryReader:
         self._clock = clock
         self._closed = False
         # No retries: redis-py's own would take seconds, and the circuit breaker does better.
-        self._pool = redis.ConnectionPool.from_url(
-            redis_url,
+        self._new_connection = connector(
+            redis_address.parse(redis_url),
             retry=Retry(NoBackoff(), 0),
             socket_timeout=CONNECT_TIMEOUT_S,
             socket_connect_timeout=CONNECT_TIMEOUT_S,
@@ -63,7 +65,7 @@ class HistoryReader:
 
     def _start_over(self) -> None:
         self._breaker = CircuitBreaker(self._clock)
-        self._channel = _Channel(self._pool)
+        self._channel = _Channel(self._new_connection)
         self._finalizer = weakref.finalize(self, self._channel.stop)
 
     def after_fork_in_child(self) -> None:
@@ -127,8 +129,8 @@ class _Channel:
     that another thread has just been given must not be shut down.
     """
 
-    def __init__(self, pool: redis.ConnectionPool) -> None:
-        self._pool = pool  # of settings only: a connection is never returned to it
+    def __init__(self, new_connection: Callable[[], Any]) -> None:
+        self._new_connection = new_connection
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         # Reentrant, since a reader may be collected, and stopped, in the middle of its own thread's locked section.
         self._lock = threading.RLock()
@@ -241,7 +243,7 @@ class _Channel:
             if not stale:
                 return connection
             self._drop()
-        connection = self._pool.connection_class(**self._pool.connection_kwargs)
+        connection = self._new_connection()
         connection.connect()
         with self._lock:
             self._connection = connection

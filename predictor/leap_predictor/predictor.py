@@ -100,7 +100,8 @@ class Predictor:
         Args:
             bundle_dir: directory of published bundles (its current one is served, and a newer one is picked up), or
                 of one bundle.
-            redis_url: the online store, `redis://…`, `rediss://…` or `unix://…`.
+            redis_url: the online store, `redis://…`, or `redis+sentinel://…` for the master that sentinels name (all
+                forms: `leap_features.redis_address`).
             deadline_s: longest time that `rank` may take, in seconds.
             policy: TOML file of the policy; None or empty: everything is enabled.
             project: Feast project of the history.

@@ -26,8 +26,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from leap_streams.child_process import LOOPBACK, ChildProcess, free_port
+from leap_streams.store_server import OLDEST_REDIS
 
-OLDEST_REDIS: Final = (6, 2)
 START_ATTEMPTS: Final = 5
 """Another process may take a free port before the server binds it; five losses in a row are no accident."""
 REBALANCE_DELAY_MS: Final = 100

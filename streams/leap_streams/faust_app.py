@@ -26,11 +26,12 @@ from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
-from mode.services import WaitResults
+from mode.services import Service, WaitResults
 
 from leap_features.settings import Settings
 from leap_streams.eager import Finished, begin
 from leap_streams.faults import Unavailable
+from leap_streams.log_format import logging_config
 
 log = logging.getLogger("leap.intake")
 
@@ -40,6 +41,7 @@ HEARTBEAT_S: Final = 3.0
 METADATA_AGE_MS: Final = 30_000
 """How long new partitions of a grown topic may wait to be noticed. The client's default is five minutes."""
 COMMIT_TIMEOUT_S: Final = 5.0
+PULSE_EVERY_S: Final = 1.0
 DOUBT_WAIT_S: Final = 0.1
 """Pause before an offset that the broker lacked is fetched again."""
 
@@ -52,6 +54,9 @@ class Seeker(Protocol):
 
     async def seek_to_sink(self, consumer: SinkConsumer) -> Mapping[TP, int]:
         """Seek every assigned partition to where the sink is, and return the offsets."""
+
+    def pulse(self) -> None:
+        """Take note that the event loop turns; called every `PULSE_EVERY_S`, whatever else waits."""
 
 
 class SinkConsumer(driver.Consumer):
@@ -77,6 +82,13 @@ class SinkConsumer(driver.Consumer):
         """Seek to where the sink is."""
         app = cast(SinkApp, self.app)
         return await app.seeker.seek_to_sink(self)
+
+    def known_end(self, tp: TP) -> int | None:
+        """Offset after the last record of `tp`, as of the latest fetch; None where there was none."""
+        # aiokafka lives in a thread of its own, and may lose the partition at any moment.
+        with suppress(AssertionError, AttributeError):
+            return cast(int | None, self.highwater(tp))
+        return None
 
     async def log_bounds(self, tps: Sequence[TP]) -> tuple[Mapping[TP, int], Mapping[TP, int]]:
         """First offset and end offset of each partition.
@@ -106,7 +118,7 @@ class _SinkConsumerThread(driver.AIOKafkaConsumerThread):
         except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
             # From before the seek, when aiokafka looked for the group's committed offsets; they are none of ours.
             # Should the sought offset itself be gone, this goes on until the intake has looked into it.
-            log.info("%s; it is fetched from where it was sought", error)
+            log.debug("%s; it is fetched from where it was sought", error)
             cast(SinkApp, self.app).seeker.doubted = True
             await asyncio.sleep(DOUBT_WAIT_S)
             return {}
@@ -118,6 +130,18 @@ class _SinkConsumerThread(driver.AIOKafkaConsumerThread):
         except TimeoutError:
             log.warning("the broker has not acknowledged a commit within %g s", COMMIT_TIMEOUT_S)
             return False
+
+    async def commit(self, offsets: Mapping[TP, int]) -> bool:
+        # At a halt this thread may end before it comes to the last commit. Nobody would answer then, and the app would
+        # wait for ever.
+        answer = asyncio.ensure_future(super().commit(offsets))
+        ended = asyncio.ensure_future(self._shutdown.wait())
+        await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if answer.done():
+            return bool(answer.result())
+        answer.cancel()
+        return False
 
     async def on_thread_stop(self) -> None:
         # With the broker down, aiokafka's stop ends in the cancellation of its own fetch. Passed on, it would keep
@@ -165,6 +189,13 @@ class SinkApp(faust.App):
 
     seeker: Seeker
 
+    @Service.task
+    async def _pulse(self) -> None:
+        # Not a timer of Faust's: those begin only once the consumer has been sent to the sink, which may take long.
+        while not self.should_stop:
+            self.seeker.pulse()
+            await self.sleep(PULSE_EVERY_S)
+
 
 def build_app(name: str, settings: Settings, seeker: Seeker) -> SinkApp:
     """The Faust app `name`, and so the consumer group, whose consumer begins where `seeker` says."""
@@ -186,6 +217,8 @@ def build_app(name: str, settings: Settings, seeker: Seeker) -> SinkApp:
         web_enabled=False,
         autodiscover=False,
         TableManager=_TableManager,
+        # For the command `faust`; `leap worker` and `leap archive` set their logs up by themselves.
+        logging_config=logging_config(settings.log_format, "info"),
     )
     app.seeker = seeker
     app.transport = _Transport(app.conf.broker, app)

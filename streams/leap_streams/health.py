@@ -1,47 +1,48 @@
-"""Whether an app of the stream is at work, for health checks: `python -m leap_streams.health history` (or `archive`).
+"""Whether the app that listens at LEAP_HTTP_LISTEN is ready, for health checks: `python -m leap_streams.health`.
 
-Exit status 0 if the app's consumer group has a member that the broker still hears from, else 1 with the reason. The
-broker drops a member that was killed, or that hangs, after its session timeout.
+Exit status 0 if it is, else 1 with the reason.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from typing import Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from leap_features.settings import Settings
-from leap_streams.kafka import client_config
+from leap_streams.http_endpoints import ListenError, parse_listen
 
 TIMEOUT_S: Final = 8.0
-APPS: Final = ("history", "archive")
+ALL_INTERFACES: Final = ("", "0.0.0.0", "::")  # noqa: S104  # to tell them, not to listen there
 
 
-def problem_of(settings: Settings, app: str) -> str | None:
-    """Return why `app` is not at work, or None if it is.
+def problem_of(listen: str) -> str | None:
+    """Return why the app that listens at `listen` on this machine is not ready, or None if it is.
 
-    Args:
-        settings: says where Kafka is, and the project whose app is asked for.
-        app: `history` or `archive`.
+    Raises:
+        ListenError: `listen` is no `host:port`.
     """
-    group = f"{settings.project}-{app}"
-    admin = AdminClient(client_config(settings))
+    host, port = parse_listen(listen)
+    connection = HTTPConnection("localhost" if host in ALL_INTERFACES else host, port, timeout=TIMEOUT_S)
     try:
-        described = admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group].result(TIMEOUT_S)
-    except (KafkaException, TimeoutError) as error:
-        return f"the broker at {settings.kafka_brokers} does not say who is in group {group!r}: {error}"
-    if not described.members:
-        return f"group {group!r} has no member (state {described.state.name.lower()})"
-    return None
+        connection.request("GET", "/ready")
+        answer = connection.getresponse()
+        body = answer.read()
+        return None if answer.status == HTTPStatus.OK else str(json.loads(body)["why"])
+    except (OSError, HTTPException, ValueError, KeyError) as error:
+        return f"nothing of LEAP answers at {listen}: {type(error).__name__}: {error}"
+    finally:
+        connection.close()
 
 
 def main() -> None:
-    """Check the app that the command line names."""
-    if len(sys.argv) != 2 or sys.argv[1] not in APPS:
-        sys.exit(f"usage: python -m leap_streams.health {{{'|'.join(APPS)}}}")
-    problem = problem_of(Settings.from_env(), sys.argv[1])
+    """Ask the app of this environment."""
+    try:
+        problem = problem_of(Settings.from_env().http_listen)
+    except ListenError as error:
+        problem = str(error)
     if problem is not None:
         sys.exit(problem)
 

@@ -3,9 +3,10 @@
 The steps of a batch, in this order, all on one connection:
 
 1. decode and check each record; what breaks a rule becomes a dead letter;
-2. one pipelined exchange: claim each attempt (set if absent), read the rows concerned;
-3. fold, in order of delivery; a claimed attempt at another position is a duplicate, or a conflict if its content
-differs;
+2. one pipelined exchange: claim each attempt (set if absent, in the store that the batch began from and in no other),
+read the rows concerned;
+3. fold, in order of delivery; an attempt that is claimed for another position is a duplicate, or a conflict if its
+content differs;
 4. one conditional write per changed row; where another writer was first, read and fold again;
 5. the caller gets the dead letters to the broker;
 6. the checkpoints move. Only then may the caller acknowledge the records.
@@ -21,12 +22,17 @@ from typing import Final, NamedTuple
 
 from leap_features import family, layout, levels
 from leap_features.conditional_write import CONFLICT, REFUSED
-from leap_features.events import InvalidEvent, check_recorded, content_digest, decode
-from leap_features.history import EMPTY, FEATURES, Position, Row, Run, features, fold, from_state, run_of, touch
-from leap_features.meta import attempt_key, attempt_value, decode_attempt
+from leap_features.events import CompletionEvent, InvalidEvent, check_recorded, content_digest, decode
+from leap_features.history import EMPTY, Position, Row, Run, features, fold, from_state, has, run_of, touch
+from leap_features.meta import FIRST_LIVE_EPOCH, Claim, attempt_key, attempt_value, decode_claim
+from leap_features.row_fields import RowFields
 from leap_features.settings import Settings
 from leap_streams.faults import Refused, Unavailable
-from leap_streams.store import Session, Store
+from leap_streams.partitioners import java_partition
+from leap_streams.store import ANOTHER_STORE, Session, Store
+
+CLAIMS_AT_ONCE: Final = 500
+"""Attempts per call of the script that claims them: a server answers nobody else meanwhile."""
 
 MAX_CONFLICTS: Final = 100
 """Rounds in which other writers may be first before the batch is dropped and done again."""
@@ -62,6 +68,8 @@ class Contribution(NamedTuple):
     recorded_at_us: int
     run: Run | None
     """None for a duplicate, which advances versions only."""
+    earlier: tuple[Position, ...] = ()
+    """Where the same attempt was taken in before, by rows that a batch came to before the topic's life ended."""
 
 
 class Subject(NamedTuple):
@@ -94,63 +102,70 @@ class Batch(NamedTuple):
     checkpoints: dict[int, int]
     """Partition → offset after the batch's last record."""
     counts: dict[str, int]
-    """Records by outcome (`OUTCOMES`), `rows_written`, and `conflicts` with other writers of a row."""
+    """Records by outcome (`OUTCOMES`); `rows_written`, `conflicts` with other writers of a row, `new_families`; and
+    events that are `misrouted`."""
 
 
 FindAttempts = Callable[[Sequence[tuple[bool, str]]], Mapping[tuple[bool, str], tuple[Position, str]]]
 """First position and digest of attempts (succeeded, attempt_id) in the archive, for those that it has."""
 
 
-class _View:
-    """Names of one level in Redis, encoded once."""
+class _View(RowFields):
+    """One level, as rows of it are read and written."""
 
-    def __init__(self, level: levels.Level) -> None:
-        self.level = level
-        self.timestamp = layout.timestamp_field(level.view)
-        self.state = layout.field(level.view, "state")
-        self.version = layout.field(level.view, "version")
-        self.fields = tuple((name, layout.field(level.view, name)) for name, _ in FEATURES)
+    def stored(self, state: bytes, version: bytes, stamp: bytes) -> Row:
+        """The row of which these are stored.
 
-    def stored(self, reply: Sequence[bytes | None]) -> tuple[Row, bytes]:
-        """Row and raw version in the reply to HMGET of state, version and timestamp."""
-        state, version, stamp = reply
-        if not version or not state or not stamp:
-            return EMPTY, version or b""
+        Raises:
+            CorruptState: no writer of rows stored them.
+        """
+        if not version:
+            return EMPTY
         return from_state(
             str(layout.decode_value(state)), str(layout.decode_value(version)), layout.decode_timestamp(stamp)
-        ), version
+        )
 
     def write(self, row: Row) -> list[bytes]:
         """Fields and values of `row`, alternating."""
-        values = features(row)
-        flat = [self.timestamp, layout.encode_timestamp(row.recorded_at_us)]
-        for name, field in self.fields:
-            flat += (field, layout.encode_value(values[name]))
-        return flat
+        return self.encode(features(row).values(), row.recorded_at_us)
 
 
 _VIEWS: Final = tuple(_View(level) for level in levels.LEVELS)
+_FAMILY: Final = next(view for view in _VIEWS if view.level.view == "family_history")
 
 
 class _Entry:
     """One row that a batch touches, with what the batch contributes to it."""
 
-    __slots__ = ("contributions", "key", "row", "version", "view")
+    __slots__ = ("contributions", "key", "row", "state", "version", "view")
 
     def __init__(self, key: bytes, view: _View) -> None:
         self.key = key
         self.view = view
         self.row = EMPTY
-        self.version = b""
+        self.state = self.version = b""
         self.contributions: list[Contribution] = []
 
     def read_command(self) -> tuple[bytes, ...]:
         return (b"HMGET", self.key, self.view.state, self.view.version, self.view.timestamp)
 
+    def read(self, reply: Sequence[bytes | None]) -> None:
+        """Take the reply to `read_command`."""
+        self.state, self.version, stamp = (value or b"" for value in reply)
+        self.row = self.view.stored(self.state, self.version, stamp)
+
+    @property
+    def before(self) -> tuple[bytes, ...]:
+        """Fields and values that the fold begins from, and that must still be there when its result is written."""
+        return (self.view.version, self.version, self.view.state, self.state)
+
     def folded(self) -> Row:
         row = self.row
-        for position, recorded_at_us, run in self.contributions:
-            row = touch(row, position, recorded_at_us) if run is None else fold(row, run, position, recorded_at_us)
+        for position, recorded_at_us, run, earlier in self.contributions:
+            if run is None or (earlier and any(has(row, at) for at in earlier)):
+                row = touch(row, position, recorded_at_us)
+            else:
+                row = fold(row, run, position, recorded_at_us)
         return row
 
 
@@ -174,6 +189,8 @@ class HistoryWriter:
         self._horizon_us = settings.horizon_us
         self._memory_ms = str(settings.attempt_memory_ms).encode()
         self.find_attempts = find_attempts
+        self.partitions = 0
+        """How many the topic has, by which misrouted events are told; 0: unknown, none is counted."""
         self._rules = rules
 
     def write(self, deliveries: Sequence[Delivery], session: Session, epoch: int) -> Batch:
@@ -205,19 +222,23 @@ class HistoryWriter:
 
         entries: dict[bytes, _Entry] = {}
         touched = [self._entries_of(candidate, entries) for candidate in candidates]
-        claims = self._claim_and_read(candidates, entries.values())
-        for candidate, rows, (first, digest) in zip(candidates, touched, claims, strict=True):
+        claims = self._claim_and_read(candidates, entries.values(), session)
+        self._take_over(candidates, touched, claims, session)
+        for candidate, rows, (first, digest, earlier) in zip(candidates, touched, claims, strict=True):
             run: Run | None = candidate.run
             if first != candidate.position:
                 if digest != candidate.digest:
-                    reject(candidate.delivery, "conflicting_attempt", _conflict(candidate, first))
+                    reject(candidate.delivery, "conflicting_attempt", conflict_message(candidate.run, first))
                     continue
                 run = None
             counts["folded" if run else "duplicate"] += 1
             for entry in rows:
-                entry.contributions.append(Contribution(candidate.position, candidate.delivery.recorded_at_us, run))
+                entry.contributions.append(
+                    Contribution(candidate.position, candidate.delivery.recorded_at_us, run, earlier)
+                )
 
-        counts["rows_written"], counts["conflicts"] = self._write_rows(list(entries.values()), session)
+        counts["misrouted"] = self._misrouted(candidates)
+        counts |= self._write_rows(list(entries.values()), session)
         checkpoints: dict[int, int] = {}
         for delivery in deliveries:
             checkpoints[delivery.partition] = delivery.offset + 1
@@ -229,20 +250,9 @@ class HistoryWriter:
         Raises:
             InvalidEvent: it breaks a rule.
         """
-        if delivery.value is None:
-            raise InvalidEvent("empty", "a record without a value is no event")
-        event = decode(delivery.value)
-        check_recorded(event, delivery.recorded_at_us, self._horizon_us, delivery.replay)
-        run = run_of(event)
+        event, run = check_delivery(delivery, self._horizon_us, archived=self.find_attempts is not None)
         if run is None:
             return None
-        late = delivery.recorded_at_us - run.completed_at_us > self._horizon_us
-        if late and self.find_attempts is None:
-            raise InvalidEvent(
-                "replay_without_archive",
-                f"attempt {event.attempt_id} completed before the horizon, and without the archive nobody knows "
-                "whether it was counted then: give the worker the archive (LEAP_ARCHIVE) and replay it again",
-            )
         return _Candidate(
             delivery,
             Position(epoch, delivery.partition, delivery.offset),
@@ -265,96 +275,130 @@ class HistoryWriter:
         return rows
 
     def _claim_and_read(
-        self, candidates: Sequence[_Candidate], entries: Collection[_Entry]
-    ) -> list[tuple[Position, str]]:
+        self, candidates: Sequence[_Candidate], entries: Collection[_Entry], session: Session
+    ) -> list[Claim]:
         """Claim the attempts and read the rows, in one exchange; who claimed each attempt first, and with what."""
         archived = self._archived([c for c in candidates if c.replay])
-        own = [archived.get(_identity(c.run), (c.position, c.digest)) for c in candidates]
-        commands: list[Sequence[bytes]] = [
-            (
-                b"SET",
-                attempt_key(self._project, candidate.run.succeeded, candidate.run.attempt_id),
-                attempt_value(*claim),
-                b"NX",
-                b"GET",
-                b"PX",
-                self._memory_ms,
-            )
+        own = [Claim(*archived.get(attempt_of(c.run), (c.position, c.digest))) for c in candidates]
+        claims = [
+            (attempt_key(self._project, *attempt_of(candidate.run)), attempt_value(*claim))
             for candidate, claim in zip(candidates, own, strict=True)
         ]
+        expected = session.expected({candidate.position.partition for candidate in candidates})
+        commands: list[Sequence[bytes]] = [
+            self._store.claim_command(expected, self._memory_ms, claims[at : at + CLAIMS_AT_ONCE])
+            for at in range(0, len(claims), CLAIMS_AT_ONCE)
+        ]
+        pages = len(commands)
         commands += [entry.read_command() for entry in entries]
         replies = self._store.call(commands) if commands else []
-        for entry, reply in zip(entries, replies[len(candidates) :], strict=True):
-            entry.row, entry.version = entry.view.stored(reply)
-        claims = [
-            decode_attempt(before) if before is not None else claim
-            for claim, before in zip(own, replies[: len(candidates)], strict=True)
-        ]
-        self._reclaim(candidates, claims)
-        return claims
+        if REFUSED in replies[:pages]:
+            raise Refused(ANOTHER_STORE)
+        for entry, reply in zip(entries, replies[pages:], strict=True):
+            entry.read(reply)
+        before = [value for page in replies[:pages] for value in page]
+        return [decode_claim(value) if value is not None else claim for claim, value in zip(own, before, strict=True)]
 
-    def _reclaim(self, candidates: Sequence[_Candidate], claims: list[tuple[Position, str]]) -> None:
-        """Give back to the earlier event of a partition what a later one claimed, in `claims` and in the store.
+    def _take_over(
+        self,
+        candidates: Sequence[_Candidate],
+        touched: Sequence[Sequence[_Entry]],
+        claims: list[Claim],
+        session: Session,
+    ) -> None:
+        """Claim anew, in `claims` and in the store, what was claimed in an earlier epoch and is not in every row.
 
-        A batch claims before the store can refuse it. Where the store had gone back in time, its claims lie ahead of
-        events that are yet to be taken in again.
+        A batch that was under way when the topic's life ended has claimed its attempts and may have written a part of
+        its rows. Nobody will write the others; the same events, reported or read again, do.
         """
-        firsts: dict[tuple[bool, str], tuple[Position, str]] = {}
-        for at, (candidate, (first, _)) in enumerate(zip(candidates, claims, strict=True)):
-            if not firsts and first == candidate.position:
-                continue  # nearly always
-            identity = _identity(candidate.run)
-            if identity in firsts:
-                claims[at] = firsts[identity]
-            elif first[:2] == candidate.position[:2] and first.offset > candidate.position.offset:
-                claims[at] = firsts[identity] = (candidate.position, candidate.digest)
-        if firsts:
-            self._store.call(
-                [
-                    (
-                        b"SET",
-                        attempt_key(self._project, *identity),
-                        attempt_value(*claim),
-                        b"PX",
-                        self._memory_ms,
-                    )
-                    for identity, claim in firsts.items()
-                ]
+        lost = [
+            at
+            for at, (candidate, rows, claim) in enumerate(zip(candidates, touched, claims, strict=True))
+            if FIRST_LIVE_EPOCH <= claim.position.epoch < candidate.position.epoch
+            and claim.digest == candidate.digest
+            and not all(any(has(entry.row, position) for position in claim.positions) for entry in rows)
+        ]
+        if not lost:
+            return  # nearly always
+        commands = []
+        for at in lost:
+            candidate, claim = candidates[at], claims[at]
+            key = attempt_key(self._project, *attempt_of(candidate.run))
+            new = attempt_value(candidate.position, claim.digest, claim.positions)
+            expected = session.expected([candidate.position.partition])
+            commands.append(
+                self._store.take_claim_over_command(expected, self._memory_ms, key, attempt_value(*claim), new)
             )
+        replies = self._store.call(commands)
+        if REFUSED in replies:
+            raise Refused(ANOTHER_STORE)
+        for at, reply in zip(lost, replies, strict=True):
+            claims[at] = decode_claim(reply)
 
     def _archived(self, replayed: Sequence[_Candidate]) -> Mapping[tuple[bool, str], tuple[Position, str]]:
         if not replayed or self.find_attempts is None:
             return {}
-        return self.find_attempts([_identity(candidate.run) for candidate in replayed])
+        return self.find_attempts([attempt_of(candidate.run) for candidate in replayed])
 
-    def _write_rows(self, entries: Sequence[_Entry], session: Session) -> tuple[int, int]:
-        """Steps 3 and 4; rows written and conflicts met."""
-        written = conflicts = 0
+    def _misrouted(self, candidates: Sequence[_Candidate]) -> int:
+        """How many lie in another partition than Java's partitioner gives their model type, the key that they need."""
+        count = self.partitions
+        if not count:
+            return 0
+        return sum(c.position.partition != _partition(c.subject.model_type, count) for c in candidates)
+
+    def _write_rows(self, entries: Sequence[_Entry], session: Session) -> dict[str, int]:
+        """Steps 3 and 4; rows written, conflicts met, and families that the store had nothing of."""
+        counts = {"rows_written": 0, "conflicts": 0, "new_families": 0}
         pending = entries
         for _ in range(MAX_CONFLICTS):
             changed = [(entry, row) for entry in pending if (row := entry.folded()) is not entry.row]
             if not changed:
-                return written, conflicts
+                return counts
             expected = cache(session.expected)
             replies = self._store.call([self._write_command(entry, row, expected) for entry, row in changed])
             if REFUSED in replies:
-                raise Refused("another generation or checkpoint in the store")
+                raise Refused(ANOTHER_STORE)
+            done = [entry for (entry, _), reply in zip(changed, replies, strict=True) if reply != CONFLICT]
             pending = [entry for (entry, _), reply in zip(changed, replies, strict=True) if reply == CONFLICT]
-            written += len(changed) - len(pending)
+            counts["rows_written"] += len(done)
+            counts["new_families"] += sum(entry.view is _FAMILY and not entry.version for entry in done)
             if not pending:
-                return written, conflicts
-            conflicts += len(pending)
+                return counts
+            counts["conflicts"] += len(pending)
             for entry, reply in zip(pending, self._store.call([e.read_command() for e in pending]), strict=True):
-                entry.row, entry.version = entry.view.stored(reply)
+                entry.read(reply)
         raise Unavailable(f"{len(pending)} rows were changed by another writer {MAX_CONFLICTS} times in a row")
 
     def _write_command(
         self, entry: _Entry, row: Row, expected: Callable[[frozenset[int]], list[bytes]]
     ) -> tuple[bytes, ...]:
         partitions = frozenset([contribution.position.partition for contribution in entry.contributions])
-        return self._store.write_row_command(
-            entry.key, expected(partitions), entry.view.version, entry.version, entry.view.write(row)
+        return self._store.write_row_command(entry.key, expected(partitions), entry.before, entry.view.write(row))
+
+
+def check_delivery(delivery: Delivery, horizon_us: int, *, archived: bool) -> tuple[CompletionEvent, Run | None]:
+    """The event that `delivery` holds, and what it may contribute to history: None if nothing.
+
+    Args:
+        horizon_us: an event recorded later than this after its completion must be a replayed one.
+        archived: whether attempts from before the horizon can be looked up.
+
+    Raises:
+        InvalidEvent: it breaks a rule.
+    """
+    if delivery.value is None:
+        raise InvalidEvent("empty", "a record without a value is no event")
+    event = decode(delivery.value)
+    check_recorded(event, delivery.recorded_at_us, horizon_us, delivery.replay)
+    run = run_of(event)
+    if run is not None and not archived and delivery.recorded_at_us - run.completed_at_us > horizon_us:
+        raise InvalidEvent(
+            "replay_without_archive",
+            f"attempt {event.attempt_id} completed before the horizon, and without the archive nobody knows "
+            "whether it was counted then: give the worker the archive (LEAP_ARCHIVE) and replay it again",
         )
+    return event, run
 
 
 @lru_cache(maxsize=16_384)
@@ -363,14 +407,21 @@ def _keys(project: str, subject: Subject) -> tuple[bytes, ...]:
     return tuple(layout.entity_key(project, view.level.join_keys, view.level.key(subject)) for view in _VIEWS)
 
 
-def _identity(run: Run) -> tuple[bool, str]:
+@lru_cache(maxsize=16_384)
+def _partition(model_type: str, partitions: int) -> int:
+    return java_partition(model_type.encode(), partitions)
+
+
+def attempt_of(run: Run) -> tuple[bool, str]:
+    """What tells the attempt of `run` from others: whether it succeeded, and its id."""
     return run.succeeded, run.attempt_id
 
 
-def _conflict(candidate: _Candidate, first: Position) -> str:
-    status = "succeeded" if candidate.run.succeeded else "failed"
+def conflict_message(run: Run, first: Position) -> str:
+    """Why `run` is turned away, whose attempt was reported at `first` with other content."""
+    status = "succeeded" if run.succeeded else "failed"
     return (
-        f"attempt {candidate.run.attempt_id} was reported as {status} before, with other content, at epoch "
+        f"attempt {run.attempt_id} was reported as {status} before, with other content, at epoch "
         f"{first.epoch}, partition {first.partition}, offset {first.offset}: an attempt has one outcome; give another "
         "launch another attempt_id"
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not by name
@@ -74,7 +74,7 @@ def create_topics(settings: Settings, replication: int, say: Callable[[str], Non
     Raises:
         TopicError: the broker does not answer, or refuses.
     """
-    admin = AdminClient(client_config(settings))
+    admin = admin_client(settings)
     retention_ms = str(round(settings.topic_retention_days * 86_400_000))
     completions = NewTopic(
         settings.topic,
@@ -103,26 +103,76 @@ def create_topics(settings: Settings, replication: int, say: Callable[[str], Non
             say(f"topic {name}: there already")
 
 
-def topic_uuid(settings: Settings) -> str:
-    """UUID of the completions topic, another one once it is deleted and created again; empty where the broker has none.
+class TopicFacts(NamedTuple):
+    """What the broker says of a topic."""
+
+    uuid: str
+    """Another one once the topic is deleted and created again; empty where the broker has none."""
+    partitions: int
+    config: Mapping[str, str]
+    """Settings of the topic, those that are the broker's defaults included."""
+
+
+def admin_client(settings: Settings) -> AdminClient:
+    """A client that asks about topics. It keeps threads and connections of its own: an app has one, for its life."""
+    return AdminClient(client_config(settings))
+
+
+def describe_topic(settings: Settings, admin: AdminClient) -> TopicFacts:
+    """What the broker says of the completions topic now.
 
     Raises:
         TopicError: there is no such topic, or it may not be looked at.
         Unavailable: the broker does not answer.
     """
-    admin = AdminClient(client_config(settings))
-    futures = admin.describe_topics(TopicCollection([settings.topic]), request_timeout=LOOK_TIMEOUT_S)
+    topics = _describe(settings, admin)
+    resource = ConfigResource(ResourceType.TOPIC, settings.topic)
+    configs = admin.describe_configs([resource], request_timeout=LOOK_TIMEOUT_S)
     try:
-        described = futures[settings.topic].result()
+        described = topics.result()
+        config = configs[resource].result()
     except KafkaException as error:
         raise _failed(settings, error) from None
+    return TopicFacts(
+        _uuid(described),
+        len(described.partitions),
+        {name: entry.value for name, entry in config.items() if entry.value is not None},
+    )
+
+
+def topic_uuid(settings: Settings, admin: AdminClient) -> str:
+    """UUID of the completions topic now; empty where the broker has none. One short round trip.
+
+    Raises:
+        TopicError: there is no such topic, or it may not be looked at.
+        Unavailable: the broker does not answer.
+    """
+    try:
+        return _uuid(_describe(settings, admin).result())
+    except KafkaException as error:
+        raise _failed(settings, error) from None
+
+
+def _describe(settings: Settings, admin: AdminClient) -> Any:
+    return admin.describe_topics(TopicCollection([settings.topic]), request_timeout=LOOK_TIMEOUT_S)[settings.topic]
+
+
+def _uuid(described: Any) -> str:
     identifier = str(described.topic_id) if described.topic_id is not None else ""
     return "" if set(identifier) <= {"A", "="} else identifier
 
 
+def partition_count(settings: Settings, admin: AdminClient) -> int:
+    """Number of partitions of the completions topic, from brokers that tell nothing else; 0 where unknown."""
+    try:
+        return len(admin.list_topics(settings.topic, timeout=LOOK_TIMEOUT_S).topics[settings.topic].partitions)
+    except KafkaException:
+        return 0
+
+
 def wait_for_broker(settings: Settings, say: Callable[[str], None], *, pause_s: float = 2.0) -> None:
     """Return once a broker answers; `say` is told of each time that none did."""
-    admin = AdminClient(client_config(settings))
+    admin = admin_client(settings)
     while True:
         try:
             admin.list_topics(timeout=LOOK_TIMEOUT_S)
@@ -134,20 +184,13 @@ def wait_for_broker(settings: Settings, say: Callable[[str], None], *, pause_s: 
             time.sleep(pause_s)
 
 
-def check_topic(settings: Settings) -> None:
+def check_append_time(settings: Settings, facts: TopicFacts) -> None:
     """Check that the broker itself stamps the records of the completions topic.
 
     Raises:
-        TopicError: it does not, or may not be asked.
-        Unavailable: it does not answer.
+        TopicError: it does not.
     """
-    admin = AdminClient(client_config(settings))
-    resource = ConfigResource(ResourceType.TOPIC, settings.topic)
-    try:
-        config = admin.describe_configs([resource], request_timeout=LOOK_TIMEOUT_S)[resource].result()
-    except KafkaException as error:
-        raise _failed(settings, error) from None
-    kind = config["message.timestamp.type"].value
+    kind = facts.config.get("message.timestamp.type")
     if kind != "LogAppendTime":
         raise TopicError(
             f"topic {settings.topic} has message.timestamp.type={kind}; history needs the broker's time: set it to "

@@ -14,6 +14,11 @@ from leap_features.settings import Settings
 from leap_streams.faults import Halt, Unavailable
 from leap_streams.kafka import client_config
 
+
+class RecordsDeleted(Halt):
+    """Retention has deleted the records that were asked for."""
+
+
 PROBED_AT_ONCE: Final = 1_000
 """Offsets read by one probe: in a log with many holes one probe serves that many records."""
 PROBE_TIMEOUT_S: Final = 10.0
@@ -31,7 +36,7 @@ class LogProbe:
 
         Raises:
             Unavailable: the broker gave none in time.
-            Halt: those at `start` have been deleted by retention.
+            RecordsDeleted: those at `start` have been deleted by retention.
         """
         if self._consumer is None:
             self._consumer = Consumer(
@@ -49,9 +54,9 @@ class LogProbe:
             first = self._consumer.poll(PROBE_TIMEOUT_S)
             problem = first.error() if first is not None else None
             if problem is not None and problem.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise Halt(
+                raise RecordsDeleted(
                     f"topic {self._settings.topic}, partition {partition}: records from offset {start} on have been "
-                    "deleted by retention before they were taken in; `leap rebuild` restores history from the archive"
+                    "deleted by retention before they were taken in"
                 )
             if first is None or problem is not None:
                 reason = problem or "no record came"

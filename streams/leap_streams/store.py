@@ -2,7 +2,7 @@
 
 A batch is written on one connection. If that breaks, the batch is dropped and done again from its beginning: a client
 that reconnected by itself in mid-batch could otherwise move the checkpoint on a server that has lost the batch's first
-rows.
+rows. Each new connection goes to the master of that moment and looks at the server before anything is written.
 """
 
 from __future__ import annotations
@@ -14,35 +14,46 @@ from typing import Any, Final, NamedTuple
 import hiredis
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import ConnectionPool
 from redis.retry import Retry
 
-from leap_features.conditional_write import MOVE_CHECKPOINTS, REFUSED, WRITE_ROW, sha1
+from leap_features import redis_address
+from leap_features.conditional_write import (
+    CLAIM_ATTEMPTS,
+    MEND_ATTEMPT,
+    MEND_ROW,
+    MOVE_CHECKPOINTS,
+    REFUSED,
+    REMOVE,
+    REPLACE_META,
+    TAKE_CLAIM_OVER,
+    WRITE_ROW,
+    sha1,
+)
 from leap_features.meta import SCHEMA_VERSION, Meta, checkpoint_field, decode_meta, encode_meta, meta_key
-from leap_features.settings import Settings, redact_url
+from leap_features.redis_connection import SentinelRefuses, connector
+from leap_features.settings import Settings
 from leap_streams.faults import Halt, Refused, Unavailable
+from leap_streams.store_server import facts_of, parse_info, refusal
 
 SOCKET_TIMEOUT_S: Final = 10.0
-"""Above any pause of a healthy server (a fork for its append-only file); below Kafka's rebalance timeout."""
+"""Above any pause of a healthy server (a fork for its append-only file); below Kafka's rebalance timeout. Whoever waits
+on the connection waits no longer, so that a server which vanished without a word is noticed too."""
 
 HEALS: Final = (
-    redis.exceptions.ConnectionError,
+    redis.exceptions.ConnectionError,  # also LOADING, "max number of clients reached", and a master that none names
     redis.exceptions.TimeoutError,
-    redis.exceptions.BusyLoadingError,
     redis.exceptions.ReadOnlyError,
-    redis.exceptions.OutOfMemoryError,
-    redis.exceptions.NoScriptError,
-    redis.exceptions.TryAgainError,
     redis.exceptions.MasterDownError,
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.NoScriptError,  # a new connection loads the scripts
 )
-"""What goes away when one waits. A wrong password (an AuthenticationError, though a ConnectionError too) does not."""
+"""What goes away when one waits."""
 
-HEALING_CODES: Final = ("BUSY ", "CLUSTERDOWN ", "MISCONF ", "NOREPLICAS ")
+HEALING_CODES: Final = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 """What begins a reply that the client has no error of its own for, and that goes away too: a script that takes long, a
-disk that is full, a replica that is away."""
+disk that is full, a replica that is away. An error inside a script begins with its code too."""
 
-DOES_NOT_HEAL: Final = (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError)
-
+ANOTHER_STORE: Final = "another generation or checkpoint in the store"
 
 _pack: Final[Callable[[tuple[bytes, ...]], bytes]] = hiredis.pack_command  # type: ignore[assignment]  # its stub is off
 
@@ -76,9 +87,10 @@ class Store:
     def __init__(self, settings: Settings) -> None:
         self.project = settings.project
         self._meta_key = meta_key(settings.project)
-        self._shown_url = redact_url(settings.redis_url)
-        self._pool = ConnectionPool.from_url(
-            settings.redis_url,
+        address = redis_address.parse(settings.redis_url)
+        self._shown_url = str(address)
+        self._new_connection = connector(
+            address,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=SOCKET_TIMEOUT_S,
             socket_connect_timeout=SOCKET_TIMEOUT_S,
@@ -91,13 +103,9 @@ class Store:
         try:
             connection = self._connection or self._connect()
             return self._exchange(connection, commands)
-        except DOES_NOT_HEAL as error:
-            raise self._failed(Halt, error) from error
-        except HEALS as error:
-            raise self._failed(Unavailable, error) from error
         except redis.exceptions.RedisError as error:
-            heals = str(error).startswith(HEALING_CODES)
-            raise self._failed(Unavailable if heals else Halt, error) from error
+            self.close()
+            raise self._fault(error) from error
         except BaseException:
             self.close()
             raise
@@ -107,15 +115,34 @@ class Store:
         return [connection.read_response(disable_decoding=True) for _ in commands]
 
     def _connect(self) -> Any:
-        connection: Any = self._pool.make_connection()
+        """Connect to a server that history may be kept on.
+
+        Raises:
+            Unavailable: it is a replica: one that is promoted, or names a master that is, takes writes again.
+            Halt: waiting does not change what it is.
+        """
+        connection = self._connection = self._new_connection()
         connection.connect()
-        self._exchange(connection, [(b"SCRIPT", b"LOAD", script.encode()) for script in (WRITE_ROW, MOVE_CHECKPOINTS)])
-        self._connection = connection
+        (info,) = self._exchange(connection, [(b"INFO",)])
+        facts = facts_of(parse_info(info))
+        reason = refusal(facts)
+        if reason is not None:
+            raise Halt(f"Redis at {self._shown_url}: {reason}")
+        if facts.role != "master":
+            raise Unavailable(f"Redis at {self._shown_url}: it is a replica of {facts.master}, which takes no writes")
+        self._exchange(connection, [(b"SCRIPT", b"LOAD", script.encode()) for script in _SCRIPTS])
         return connection
 
-    def _failed(self, kind: type[RuntimeError], error: BaseException) -> RuntimeError:
-        self.close()
-        return kind(f"Redis at {self._shown_url}: {type(error).__name__}: {error}")
+    def _fault(self, error: redis.exceptions.RedisError) -> Halt | Unavailable:
+        said = f"Redis at {self._shown_url}: {type(error).__name__}: {error}"
+        if isinstance(error, SentinelRefuses):
+            return Halt(said)
+        if isinstance(error, redis.exceptions.AuthenticationError):
+            return Halt(f"{said}: mend user and password in LEAP_REDIS_URL")
+        if isinstance(error, redis.exceptions.NoPermissionError):
+            return Halt(f"{said}: give that user the rights that docs/operations.md lists (ACL SETUSER)")
+        heals = isinstance(error, HEALS) or str(error).startswith(HEALING_CODES)
+        return Unavailable(said) if heals else Halt(said)
 
     def close(self) -> None:
         """Drop the connection; the next call opens another."""
@@ -133,10 +160,17 @@ class Store:
         flat = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
         return decode_meta(dict(zip(flat[::2], flat[1::2], strict=True)))
 
-    def write_meta(self, meta: Meta) -> None:
-        """Replace the whole meta hash."""
+    def replace_meta(self, meta: Meta, before: Meta | None) -> None:
+        """Replace the whole meta hash; where `before` is given, only while the store is in its generation.
+
+        Raises:
+            Refused: it is in another one.
+        """
         fields = [part for pair in encode_meta(meta).items() for part in pair]
-        self.call([(b"MULTI",), (b"DEL", self._meta_key), (b"HSET", self._meta_key, *fields), (b"EXEC",)])
+        generation = before.generation.encode() if before else b""
+        (reply,) = self.call([(b"EVAL", REPLACE_META.encode(), b"1", self._meta_key, generation, *fields)])
+        if reply == REFUSED:
+            raise Refused(ANOTHER_STORE)
 
     def create_meta(self, family_rule: str, epoch: int, topic_uuid: str) -> bool:
         """Write the meta of an empty store, unless there is one. Whether it was written."""
@@ -152,11 +186,45 @@ class Store:
         (created,) = self.call([(b"EVAL", _CREATE_HASH, b"1", self._meta_key, *fields)])
         return bool(created)
 
-    def write_row_command(
-        self, key: bytes, expected: Sequence[bytes], version_field: bytes, version: bytes, fields: Sequence[bytes]
+    def claim_command(
+        self, expected: Sequence[bytes], memory_ms: bytes, claims: Sequence[tuple[bytes, bytes]]
     ) -> tuple[bytes, ...]:
-        """The conditional write of one row; replies WRITTEN, CONFLICT or REFUSED."""
-        return (b"EVALSHA", _WRITE_ROW, b"2", key, self._meta_key, *expected, version_field, version, *fields)
+        """Claim attempts (key, value) that nobody has; replies what each was claimed by before, or REFUSED."""
+        keys, values = zip(*claims, strict=True)
+        number = str(1 + len(keys)).encode()
+        return (b"EVALSHA", _CLAIM_ATTEMPTS, number, self._meta_key, *keys, *expected, memory_ms, *values)
+
+    def take_claim_over_command(
+        self, expected: Sequence[bytes], memory_ms: bytes, key: bytes, before: bytes, after: bytes
+    ) -> tuple[bytes, ...]:
+        """Replace the claim `before` of the attempt `key` by `after`; replies the claim that stands, or REFUSED."""
+        return (b"EVALSHA", _TAKE_CLAIM_OVER, b"2", self._meta_key, key, *expected, memory_ms, before, after)
+
+    def write_row_command(
+        self, key: bytes, expected: Sequence[bytes], before: Sequence[bytes], after: Sequence[bytes]
+    ) -> tuple[bytes, ...]:
+        """Write `after` (fields and values) into a row that still holds `before`; WRITTEN, CONFLICT or REFUSED."""
+        compared = str(len(before) // 2).encode()
+        return (b"EVALSHA", _WRITE_ROW, b"2", key, self._meta_key, *expected, compared, *before, *after)
+
+    def remove_command(
+        self, generation: bytes, keys: Sequence[bytes], fields: Sequence[bytes] = ()
+    ) -> tuple[bytes, ...]:
+        """Remove the fields of a view from rows, or without fields the keys; replies REFUSED in another generation."""
+        return (b"EVALSHA", _REMOVE, str(1 + len(keys)).encode(), self._meta_key, *keys, generation, *fields)
+
+    def mend_row_command(
+        self, generation: bytes, key: bytes, fields: Sequence[bytes], before: Sequence[bytes], after: Sequence[bytes]
+    ) -> tuple[bytes, ...]:
+        """Replace the values `before` of a row by `after`, or remove the row; replies WRITTEN, CONFLICT or REFUSED."""
+        count = str(len(fields)).encode()
+        return (b"EVALSHA", _MEND_ROW, b"2", self._meta_key, key, generation, count, *fields, *before, *after)
+
+    def mend_attempt_command(
+        self, generation: bytes, key: bytes, before: bytes, after: bytes, memory_ms: bytes
+    ) -> tuple[bytes, ...]:
+        """Replace the claim `before` of an attempt by `after`, or forget it; replies WRITTEN, CONFLICT or REFUSED."""
+        return (b"EVALSHA", _MEND_ATTEMPT, b"2", self._meta_key, key, generation, before, after, memory_ms)
 
     def move_checkpoints(self, session: Session, to: dict[int, int]) -> Session:
         """Move the checkpoints of the partitions in `to`, none backwards; the session that follows.
@@ -170,10 +238,24 @@ class Store:
         fields = [part for p, offset in moved.items() for part in (checkpoint_field(p), offset)]
         (reply,) = self.call([(b"EVALSHA", _MOVE_CHECKPOINTS, b"1", self._meta_key, *session.expected(moved), *fields)])
         if reply == REFUSED:
-            raise Refused("another generation or checkpoint in the store")
+            raise Refused(ANOTHER_STORE)
         return session._replace(checkpoints=session.checkpoints | moved)
 
 
+_SCRIPTS: Final = (
+    CLAIM_ATTEMPTS,
+    TAKE_CLAIM_OVER,
+    WRITE_ROW,
+    MOVE_CHECKPOINTS,
+    REMOVE,
+    MEND_ROW,
+    MEND_ATTEMPT,
+)
+_CLAIM_ATTEMPTS: Final = sha1(CLAIM_ATTEMPTS)
+_TAKE_CLAIM_OVER: Final = sha1(TAKE_CLAIM_OVER)
+_MEND_ATTEMPT: Final = sha1(MEND_ATTEMPT)
+_MEND_ROW: Final = sha1(MEND_ROW)
+_REMOVE: Final = sha1(REMOVE)
 _WRITE_ROW: Final = sha1(WRITE_ROW)
 _MOVE_CHECKPOINTS: Final = sha1(MOVE_CHECKPOINTS)
 

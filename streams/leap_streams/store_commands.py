@@ -1,4 +1,4 @@
-"""What `leap rebuild` and `leap audit` print, and how they end."""
+"""What `leap rebuild`, `leap epoch new` and `leap audit` print, and how they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from leap_features.history_build import HistoryError
 from leap_features.meta import MetaError
 from leap_features.settings import Settings
 from leap_streams.audit import audit, report
+from leap_streams.epoch import EpochRefused, described, new_epoch
 from leap_streams.faults import Halt, Unavailable
+from leap_streams.rebuild import RebuildRefused, rebuild
 
 
 def run_rebuild(settings: Settings, *, new_epoch: bool) -> None:
@@ -26,11 +28,8 @@ def run_rebuild(settings: Settings, *, new_epoch: bool) -> None:
     Raises:
         click.ClickException: it did not come to its end.
     """
-    from leap_features.feature_store import FeatureRepoError  # noqa: PLC0415  # Feast takes seconds; an audit needs none
-    from leap_streams.rebuild import RebuildRefused, rebuild  # noqa: PLC0415
-
     began = time.monotonic()
-    with explained(*_MENDABLE, FeatureRepoError, RebuildRefused):
+    with explained(*_MENDABLE, RebuildRefused):
         try:
             made = rebuild(settings, rules=family.load_rules(settings.family_rules), new_epoch=new_epoch, say=_say)
         except KeyboardInterrupt:
@@ -46,20 +45,34 @@ def run_rebuild(settings: Settings, *, new_epoch: bool) -> None:
     click.echo(f"rebuilt project {settings.project} in {time.monotonic() - began:.1f} s")
 
 
-def run_audit(settings: Settings, *, as_json: bool) -> None:
-    """`leap audit`; ends the process with status 1 unless all rows are equal.
+def run_new_epoch(settings: Settings, *, accept_loss: bool) -> None:
+    """`leap epoch new`.
+
+    Raises:
+        click.ClickException: the epoch stays what it was.
+    """
+    with explained(*_MENDABLE, EpochRefused):
+        made = new_epoch(settings, accept_loss=accept_loss)
+    for line in described(made.lost):
+        click.echo(line)
+    click.echo(f"topic {settings.topic}: epoch {made.epoch} (before: {made.before}), read from its beginning")
+    click.echo("workers and archive app that run go on by themselves; start those that have halted")
+
+
+def run_audit(settings: Settings, *, as_json: bool, repair: bool) -> None:
+    """`leap audit`; ends the process with status 1 unless all is equal, or has been made so.
 
     Raises:
         click.ClickException: the two sides cannot be compared.
     """
     with explained(*_MENDABLE):
-        result = audit(settings, rules=family.load_rules(settings.family_rules), say=_say)
+        result = audit(settings, rules=family.load_rules(settings.family_rules), repair=repair, say=_say)
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:
         for line in report(result):
             click.echo(line)
-    if result.equal != result.total:
+    if not result.sound:
         raise click.exceptions.Exit(1)
 
 

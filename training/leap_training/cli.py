@@ -11,9 +11,9 @@ import msgspec
 from leap_features.events import from_us, to_us
 from leap_features.family import load_rules
 from leap_features.hardware import CATALOGUE
+from leap_features.instant import Instant
 from leap_features.settings import Settings
 from leap_predictor.errors import BundleError
-from leap_training.instant import Instant
 
 config_keys_option = click.option(
     "--config-key",

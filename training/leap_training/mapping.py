@@ -16,8 +16,9 @@ from typing import Any, Final, TypeGuard
 
 import msgspec
 
+from leap_features import cells
+from leap_features.cells import COUNTS, NUMBERS, TIMES
 from leap_features.events import SCHEMA_VERSION, CompletionEvent, InvalidEvent, decode, encode
-from leap_training import cells
 
 Row = Mapping[str, object]
 """One row of a table: column → text, number, boolean, time or None."""
@@ -25,9 +26,6 @@ Row = Mapping[str, object]
 Source = Callable[[Row], object]
 """What an entry makes of a row; None where the row says nothing."""
 
-NUMBERS: Final = frozenset({"throughput", "batch_size", "device_hours"})
-COUNTS: Final = frozenset({"trainer_count", "reader_count"})
-TIMES: Final = frozenset({"submitted_at", "started_at", "completed_at"})
 REQUIRED: Final = ("attempt_id", "job_name", "model_type", "hardware_type", "completed_at", "status", "trainer_count")
 OTHER_TIME: Final = {"submitted_at": "started_at", "started_at": "submitted_at"}
 """A run of which only one of these is known was started when it was submitted."""

@@ -14,8 +14,8 @@ import click
 from leap_features import family
 from leap_features.explained import explained
 from leap_features.family_file import RulesError
+from leap_features.instant import Instant
 from leap_features.settings import Settings, SettingsError
-from leap_training.instant import Instant
 from leap_training.mapping import MappingError, RunMapping
 from leap_training.past_runs import PastRun, Rejects, past_runs
 from leap_training.tables import Table, TableError

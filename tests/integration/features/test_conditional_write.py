@@ -66,7 +66,7 @@ def fold_in(
     expectations = [part for p, at in (checkpoints or {}).items() for part in (checkpoint_field(p), at)]
     new = [VALUE, value, VERSION, versioned({(1, 0): 8})]
     head = [generation, str(len(expectations) // 2).encode(), *expectations]
-    return run(client, WRITE_ROW, [ROW, META], [*head, VERSION, expected, *new])
+    return run(client, WRITE_ROW, [ROW, META], [*head, b"1", VERSION, expected, *new])
 
 
 def move(client: redis.Redis, checkpoints: Mapping[int, tuple[bytes, bytes]], generation: bytes = GENERATION) -> int:

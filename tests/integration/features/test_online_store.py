@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -22,8 +21,6 @@ from feast.protos.feast.types.Value_pb2 import Value
 from feast.types import Float64, String
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import ValidationError
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
 
 from fleet_history import attempt, history_rows, made_up_fleet, table_of, to_us
 from leap_features import meta
@@ -37,8 +34,7 @@ from leap_features.online_store import (
     OnlineStoreError,
 )
 from leap_features.settings import Settings
-from leap_streams.child_process import LOOPBACK, ChildProcess, free_port
-from leap_streams.embedded import find_redis_server
+from services import SentinelDeployment
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 KIND_OF = {float: "double_val", int: "int64_val", str: "string_val"}
@@ -357,8 +353,9 @@ def test_view_applied_without_its_entity_is_an_error_at_apply(deployment: Settin
         ({"skip_dedup": True}, "skip_dedup=true would let an older row overwrite a newer one: remove it"),
         ({"redis_type": "redis_cluster"}, "a Redis Cluster cannot be used yet"),
         ({"client": "glide"}, "rows are written through redis-py alone"),
-        ({"connection_string": "localhost:6379"}, "connection_string is for Sentinel: give redis_url"),
-        ({"redis_url": "http://:secret@localhost"}, "must begin with redis:// or rediss://"),
+        ({"redis_type": "redis_sentinel", "sentinel_master": "leap"}, "name the sentinels in LEAP_REDIS_URL"),
+        ({"connection_string": "localhost:6379"}, "give redis_url (or LEAP_REDIS_URL) instead"),
+        ({"redis_url": "http://:secret@localhost"}, "'http://:***@localhost': must begin with one of redis://"),
         ({"redis_uri": "redis://localhost"}, "redis_uri"),
     ],
 )
@@ -412,30 +409,19 @@ def test_address_comes_from_the_environment_unless_given(monkeypatch: pytest.Mon
     assert AtomicRedisOnlineStoreConfig(redis_url="redis://other").redis_url == "redis://other"
 
 
-def test_master_is_found_through_sentinel(
-    deployment: Settings, tmp_path: Path, store: FeatureStore, write: Write
+def test_rows_go_to_the_master_that_sentinels_name_before_and_after_a_failover(
+    tmp_path: Path, store: FeatureStore, write: Write
 ) -> None:
-    port = free_port()
-    master = urlsplit(deployment.redis_url)
-    settings = tmp_path / "sentinel.conf"
-    settings.write_text(
-        f"port {port}\nbind {LOOPBACK}\nsentinel monitor history {master.hostname} {master.port} 1\n", encoding="utf-8"
-    )
-    child = ChildProcess(
-        [str(find_redis_server()), str(settings), "--sentinel"], directory=tmp_path, log=tmp_path / "sentinel.log"
-    )
-    try:
-        with redis.Redis(LOOPBACK, port, retry=Retry(ConstantBackoff(0.1), 100)) as sentinel:
-            assert sentinel.ping()
+    with SentinelDeployment(tmp_path) as redis_servers:
         config = store.config.model_copy()
-        config._online_store = AtomicRedisOnlineStoreConfig(
-            redis_type="redis_sentinel", sentinel_master="history", connection_string=f"{LOOPBACK}:{port}"
-        )
+        config._online_store = AtomicRedisOnlineStoreConfig(redis_url=redis_servers.url)
         through_sentinel = FeatureStore(config=config)
         write(through_sentinel, "family_history", [family_row(1.5, version((1, 0, 7)))])
-        assert mean_of(store) == mean_of(through_sentinel) == 1.5
-    finally:
-        child.stop(timeout_s=5.0)
+        assert mean_of(through_sentinel) == 1.5
+        redis_servers.fail_over()
+        write(through_sentinel, "family_history", [family_row(2.5, version((1, 0, 8)))])
+        assert mean_of(through_sentinel) == 2.5
+        assert redis.Redis.from_url(redis_servers.master.url).dbsize() == 1
 
 
 def test_password_and_database_of_the_address_are_used(deployment: Settings, redis_client: redis.Redis) -> None:

@@ -34,16 +34,15 @@ Rebuild = Callable[..., Rebuilt]
 
 
 @pytest.fixture
-def rebuild_store(deployment: Settings, tmp_path: Path) -> Rebuild:
+def rebuild_store(deployment: Settings) -> Rebuild:
     """`leap rebuild` of the deployment; `bounds` is what the broker says of the topic, None being no answer."""
 
     def run(bounds: Mapping[int, Bounds] | None = None, **options: Any) -> Rebuilt:
         return rebuild(
             deployment,
             rules=DEFAULT_RULES,
-            registry=tmp_path / "registry.db",
             bounds_of=lambda _settings: bounds,
-            **options,
+            **{"acknowledged_of": lambda _settings, _partitions: {}, **options},
         )
 
     return run

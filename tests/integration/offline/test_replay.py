@@ -133,11 +133,10 @@ def test_replayed_runs_give_the_statistics_of_imported_ones_and_the_audit_finds_
         project=f"{settings.project}_imported",
         archive=str(tmp_path / "imported"),
         history=str(tmp_path / "imported-history"),
-        feature_repo=str(FEATURE_REPO),
     )
     result = CliRunner().invoke(import_command, [*table, "--archive", imported.archive], env=env)
     assert result.exit_code == 0, result.output
-    rebuild(imported, rules=DEFAULT_RULES, registry=tmp_path / "registry.db", bounds_of=lambda _settings: None)
+    rebuild(imported, rules=DEFAULT_RULES, bounds_of=lambda _settings: None)
     assert statistics(redis_client, imported.project) == replayed
     assert {name for row in replayed.values() for name in row} == {name for name, _ in FEATURES} - {"version"}
 
@@ -148,8 +147,7 @@ def test_replayed_runs_that_were_imported_before_are_not_counted_again(
     env = {**settings_env, "LEAP_ARCHIVE_WITHIN_S": "0.2"}
     result = CliRunner().invoke(import_command, [*table, "--archive", settings.archive], env=env)
     assert result.exit_code == 0, result.output
-    here = msgspec.structs.replace(settings, feature_repo=str(FEATURE_REPO))
-    rebuild(here, rules=DEFAULT_RULES, registry=tmp_path / "registry.db")
+    rebuild(settings, rules=DEFAULT_RULES)
     imported = statistics(redis_client, settings.project)
     with (
         LeapProcess(["worker"], env, tmp_path / "worker.log") as worker,

@@ -252,7 +252,7 @@ def running() -> int:
 
 @pytest.mark.parametrize("url", ["", "http://localhost", "localhost:6379"])
 def test_anything_but_a_redis_url_is_refused_at_once(url: str) -> None:
-    with pytest.raises(ValueError, match="scheme"):
+    with pytest.raises(ValueError, match="must begin with one of redis://"):
         HistoryReader(url, "leap")
 
 

@@ -15,12 +15,14 @@ import pytest
 import redis
 
 from counting_proxy import CountingProxy
+from leap_features import redis_address
 from leap_features.meta import meta_key
 from leap_predictor import Job, Predictor, Reason
 from leap_predictor.bundle import CURRENT, TREES
-from services import RedisServer
+from services import RedisServer, SentinelDeployment
 from small_bundle import CREATED_AT, publish_small_bundle
 from stored_history import Subject, store_meta, store_runs
+from stream_process import wait_until
 
 JOB = Job("train-bert-2026-03-01-run7", "bert", trainer_count=8, batch_size=32, reader_count=4)
 FAST, SLOW = "H100-SXM-80", "A100-SXM-80"
@@ -242,6 +244,30 @@ def test_stopped_store_gives_an_empty_list_and_says_so(bundles: Path, project: s
             answer = predictor.explain(JOB, [FAST])
             assert answer.reason is Reason.STORE_UNAVAILABLE
             assert answer.bundle_id is not None
+
+
+@pytest.mark.parametrize("trouble", ["killed", "silent"])
+def test_after_a_failover_the_new_master_is_read(
+    trouble: str, open_predictor: Open, tmp_path: Path, project: str
+) -> None:
+    with SentinelDeployment(tmp_path / "redis") as servers:
+        with redis_address.client(servers.url) as client:
+            store_meta(client, project)
+            assert client.wait(1, 0) == 1
+        predictor = open_predictor(redis_url=servers.url, deadline_s=0.5)
+        wait_until(lambda: len(predictor.rank(JOB, [FAST])) == 1, timeout_s=60, what="an answer")
+        if trouble == "killed":
+            servers.kill_master()
+            assert predictor.explain(JOB, [FAST]).reason is Reason.STORE_UNAVAILABLE
+        else:
+            servers.master.pause()
+            servers.set_down_after(500)
+            assert predictor.explain(JOB, [FAST]).reason is Reason.STORE_SLOW
+        servers.wait_until_failed_over()
+        with redis.Redis.from_url(servers.master.url) as client:
+            store_runs(client, project, subject(FAST), [800.0])
+        wait_until(lambda: len(predictor.rank(JOB, [FAST])) == 1, timeout_s=60, what="an answer of the new master")
+        assert predictor.rank(JOB, [FAST])[0].level is not None
 
 
 def test_store_that_accepts_and_never_answers_costs_no_more_than_the_deadline(

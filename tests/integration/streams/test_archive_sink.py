@@ -92,3 +92,12 @@ def test_an_archive_that_cannot_be_read_now_is_waited_for(sink_settings: Setting
     Path(sink_settings.archive).write_text("a file where the directory is to be mounted")
     with pytest.raises(Unavailable, match="archive"):
         ArchiveSink(sink_settings).begin()
+
+
+def test_the_first_segment_of_a_partition_covers_what_an_aborted_transaction_left_before_the_first_record(
+    sink: ArchiveSink, sink_settings: Settings
+) -> None:
+    sink.take([*deliveries(0, 2, 4), *deliveries(1, 7, 8)], {0: 0})
+    sink.take(deliveries(0, 7, 8), {0: 0})
+    assert archive.archived_offsets(sink_settings.archive, FIRST_LIVE_EPOCH) == {0: range(9), 1: range(7, 9)}
+    assert archive.check_complete(sink_settings.archive, {(FIRST_LIVE_EPOCH, 0): 0})

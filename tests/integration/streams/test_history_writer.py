@@ -18,7 +18,7 @@ from leap_features.family import DEFAULT_RULES
 from leap_features.history import Position
 from leap_features.meta import FIRST_LIVE_EPOCH, attempt_key
 from leap_features.settings import Settings
-from leap_streams.faults import Halt, Refused, Unavailable
+from leap_streams.faults import Refused, Unavailable
 from leap_streams.history_writer import Batch, Delivery, HistoryWriter
 from leap_streams.store import Session, Store, session_of
 from oracle import expected_of, stored_rows
@@ -127,7 +127,8 @@ def test_an_attempt_is_forgotten_after_horizon_and_retention(
     take: Callable[..., Batch], redis_client: redis.Redis, project: str
 ) -> None:
     take(delivery(0, attempt_id="a"))
-    assert 20 * 86_400 < redis_client.ttl(attempt_key(project, True, "a")) <= 21 * 86_400
+    day = 86_400
+    assert 21 * day < redis_client.ttl(attempt_key(project, True, "a")) <= 22 * day
 
 
 def test_a_late_event_is_rejected_and_its_replay_counts(
@@ -256,48 +257,6 @@ def test_a_row_that_another_writer_changed_is_folded_again(
         HORIZON_US,
     )
     assert stored_rows(redis_client, project) == expected.rows
-
-
-def test_a_dead_redis_is_waited_for_and_a_wrong_password_is_not(own_redis: RedisServer) -> None:
-    settings = Settings(redis_url=own_redis.url, project="p")
-    store = Store(settings)
-    assert store.read_meta() is None
-    own_redis.kill()
-    with pytest.raises(Unavailable):
-        store.read_meta()
-    own_redis.start()
-    assert store.read_meta() is None
-    with redis.Redis.from_url(own_redis.url) as client:
-        client.config_set("requirepass", "secret")
-    with pytest.raises(Halt, match="Auth"):
-        Store(settings).read_meta()
-
-
-@pytest.mark.parametrize(
-    "trouble", ["CONFIG SET maxmemory 1", "CONFIG SET min-replicas-to-write 1", "REPLICAOF 127.0.0.1 1"]
-)
-def test_a_redis_that_takes_no_writes_now_is_waited_for(own_redis: RedisServer, trouble: str) -> None:
-    settings = Settings(redis_url=own_redis.url, project="p")
-    store = Store(settings)
-    writer = HistoryWriter(settings, store, nothing_archived)
-    assert store.create_meta(DEFAULT_RULES.version, FIRST_LIVE_EPOCH, "")
-    session = session_now(store)
-    with redis.Redis.from_url(own_redis.url) as client:
-        client.execute_command(*trouble.split())
-        with pytest.raises(Unavailable):
-            writer.write([delivery(0)], session, FIRST_LIVE_EPOCH)
-        with pytest.raises(Unavailable):
-            store.move_checkpoints(session, {0: 1})
-
-
-def test_scripts_that_redis_forgot_are_loaded_again(
-    store: Store, writer: HistoryWriter, redis_client: redis.Redis, project: str
-) -> None:
-    session = session_now(store)
-    redis_client.script_flush()
-    with pytest.raises(Unavailable, match="NoScript"):
-        writer.write([delivery(0)], session, FIRST_LIVE_EPOCH)
-    assert writer.write([delivery(0)], session, FIRST_LIVE_EPOCH).counts["rows_written"] == 4
 
 
 records = st.lists(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from events_strategies import BASE, BROKEN, event_fields, raw_event
+from events_strategies import BASE, BROKEN, event_fields, nested, raw_event
 from leap_features.events import (
     MAX_EVENT_BYTES,
     InvalidEvent,
@@ -40,6 +40,16 @@ def test_what_is_no_json_object_is_named_so(raw: bytes) -> None:
     with pytest.raises(InvalidEvent) as caught:
         decode(raw)
     assert caught.value.rule == "json"
+
+
+def test_a_ranking_may_be_nested_and_what_is_decoded_can_be_encoded() -> None:
+    event = decode(raw_event(ranking=nested(32)))
+    assert decode(encode(event)) == event
+    # Just below what the decoder can follow, an encoder further down the stack could not.
+    for levels in (900, 990, 995, 1000):
+        deep = raw_event(ranking={"a": 1}).replace(b'"a": 1', b'"a": ' + b"[" * levels + b"]" * levels)
+        with pytest.raises(InvalidEvent):
+            decode(deep)
 
 
 def test_a_number_out_of_range_is_named() -> None:

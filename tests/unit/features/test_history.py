@@ -149,7 +149,7 @@ def test_a_row_carries_the_conditions_of_its_latest_run() -> None:
 
 def test_a_stored_state_that_no_fold_wrote_names_the_mend() -> None:
     for state, version in (("{}", ""), ("[1]", ""), ('[0,0,"x",0,0,0,null,[]]', ""), (features(EMPTY)["state"], "1:2")):
-        with pytest.raises(CorruptState, match="leap rebuild"):
+        with pytest.raises(CorruptState, match="leap audit --repair"):
             from_state(str(state), version, 0)
 
 

@@ -135,7 +135,7 @@ def test_a_time_without_an_offset_needs_a_zone() -> None:
     # feast-dev/feast#5227: naive and aware times mixed
     error = rejected({"end": "2026-03-01T12:00:00"})
     assert error.rule == "completed_at"
-    assert "say in times.zone which zone it is in" in str(error)
+    assert "say by zone which zone it is in" in str(error)
 
 
 def test_a_time_that_clocks_skipped_is_rejected() -> None:

@@ -1,4 +1,4 @@
-"""What stands in a cell of a table of past runs, as a number, a time, a boolean or text."""
+"""What stands in a cell of a table, or in a field of a record, as a number, a time, a boolean or text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ UNIX_FORMATS: Final = {"unix": 1_000_000, "unix_ms": 1_000, "unix_us": 1}
 """Formats that count since 1970 (UTC), and the microseconds in their unit."""
 
 ISO: Final = "iso"
+
+NUMBERS: Final = frozenset({"throughput", "batch_size", "device_hours"})
+COUNTS: Final = frozenset({"trainer_count", "reader_count"})
+TIMES: Final = frozenset({"submitted_at", "started_at", "completed_at"})
+"""Fields of the event by what they hold: numbers, whole numbers, times."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -116,7 +121,9 @@ def time_parser(form: str, zone_name: str | None) -> Callable[[object], datetime
             # The zone is looked at below; here the time may still lack one.
             parsed = datetime.fromisoformat(written) if form == ISO else datetime.strptime(written, form)  # noqa: DTZ007
         except ValueError:
-            raise CellError(f"must be a time in the format {form!r}, got {written!r}: set times.format") from None
+            raise CellError(
+                f"must be a time in the format {form!r}, got {written!r}: say by format how it is written"
+            ) from None
         return _in_utc(parsed, zone)
 
     return parse
@@ -136,12 +143,12 @@ def _since_1970(microseconds: float) -> datetime:
     try:
         return _EPOCH + timedelta(microseconds=round(microseconds))
     except OverflowError:
-        raise CellError(f"lies outside the years 1 to 9999: {microseconds} µs after 1970; check times.format") from None
+        raise CellError(f"lies outside the years 1 to 9999: {microseconds} µs after 1970; check its format") from None
 
 
 def _in_utc(given: datetime, zone: ZoneInfo | None) -> datetime:
     if given.tzinfo is None and zone is None:
-        raise CellError(f"has no offset: {given.isoformat()!r}; say in times.zone which zone it is in")
+        raise CellError(f"has no offset: {given.isoformat()!r}; say by zone which zone it is in")
     try:
         moment = (given if given.tzinfo is not None else given.replace(tzinfo=zone)).astimezone(UTC)
         if given.tzinfo is None and moment.astimezone(zone).replace(tzinfo=None) != given:
