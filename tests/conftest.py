@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import hypothesis
+
 # Feast switches this library to its multi-process mode, unless it has been imported before.
 import prometheus_client  # noqa: F401
 import pytest
@@ -17,7 +19,10 @@ from leap_features.settings import Settings
 from services import LIBS_VARIABLE, EmbeddedKafka, Kafka, RealKafka, RedisServer
 
 # Its assertions compare whole stores: without this a failure would not say where they differ.
-pytest.register_assert_rewrite("stream_traffic")
+pytest.register_assert_rewrite("stream_traffic", "interleavings", "archived_interleavings")
+
+# `--hypothesis-profile=long` looks at many more examples.
+hypothesis.settings.register_profile("long", max_examples=5_000)
 
 
 class Topics(NamedTuple):

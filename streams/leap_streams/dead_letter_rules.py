@@ -58,7 +58,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "eligible_hardware": Rule("an array of names of 1 to 128 characters", _DROP),
     "config": Rule("an object of numbers, strings and booleans", "replay through a transform that drops the wrong key"),
     "architecture": Rule("an object of numbers", "replay through a transform that drops or converts the wrong key"),
-    "ranking": Rule("absent, or an object", _DROP),
+    "ranking": Rule("absent, or an object of at most 32 levels", _DROP),
     "from_the_future": Rule(
         "completed at most 5 minutes after the broker recorded it",
         "set the producer's clock; replay once the time has come, if the times are right",

@@ -43,8 +43,8 @@ class Findings:
             if found.get(key) == expected.get(key):
                 equal += 1
             else:
-                self.differ(f"{what} {key}: found {found.get(key)}, expected {expected.get(key)}")
-        self.counts[f"{what}s equal"] = equal
+                self.differ(f"{what}, {key}: found {found.get(key)}, expected {expected.get(key)}")
+        self.counts[f"{what} equal"] = equal
 
     def differ(self, difference: str) -> None:
         """Note a difference."""
@@ -79,21 +79,21 @@ def read_back(deployment: Deployment, records: Sequence[Record], findings: Findi
         if (delivery.key, delivery.value, delivery.headers) != (record.key, record.value, record.headers):
             findings.differ(f"record {number} came back as {delivery}")
         stored.append(Stored(delivery.partition, delivery.offset, delivery.recorded_at_us, record))
-    findings.compare("record in the topic", times, {record.number: 1 for record in records})
+    findings.compare("records in the topic", times, {record.number: 1 for record in records})
     return stored
 
 
 def check(deployment: Deployment, stored: Sequence[Stored], findings: Findings) -> None:
     """Compare everything with the oracle; the processes have been stopped."""
     expected = {key: _shown(row) for key, row in rows_of(stored, FIRST_LIVE_EPOCH).items()}
-    findings.compare("row online", dict(_online(deployment)), expected)
+    findings.compare("rows online", dict(_online(deployment)), expected)
     _check_dead_letters(deployment, stored, findings)
     _check_archive(deployment, stored, findings)
     for command in (["audit"], ["history", "build"]):
         with deployment.command(*command) as process:
             if process.wait(LIMIT_S) != 0:
                 findings.differ(f"leap {' '.join(command)}: {process.log.read_text()[-2000:]}")
-    findings.compare("row built", dict(_built(Path(deployment.settings.history))), expected)
+    findings.compare("rows built", dict(_built(Path(deployment.settings.history))), expected)
 
 
 class _Row(NamedTuple):
@@ -199,7 +199,7 @@ def _check_dead_letters(deployment: Deployment, stored: Sequence[Stored], findin
         if (letter.key, letter.value, headers) != (record.key, record.value, record.headers):
             findings.differ(f"the dead letter of {place} is not the record: {letter}")
         findings.counts["dead letters written"] += 1
-    findings.compare("dead letter", letters, dead_letters_of(stored))
+    findings.compare("dead letters", letters, dead_letters_of(stored))
 
 
 def _check_archive(deployment: Deployment, stored: Sequence[Stored], findings: Findings) -> None:
@@ -219,7 +219,7 @@ def _check_archive(deployment: Deployment, stored: Sequence[Stored], findings: F
         if one.record.attempt or one.record.rule in ("too_late", "from_the_future", "conflicting_attempt"):
             document = json.loads(one.record.value or b"")
             expected[one.partition, one.offset, one.recorded_at_us, document["attempt_id"], document["status"]] = 1
-    findings.compare("archived event", Counter(rows), expected)
+    findings.compare("archived events", Counter(rows), expected)
 
 
 def _batches(items: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import redis
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # type: ignore[attr-defined]
 
 from chaos.supervisor import Supervisor
 from leap_features import archive
@@ -58,6 +59,14 @@ class Deployment:
         """Records up to the checkpoints; 0 where the store does not say."""
         meta = self.meta()
         return sum(meta.checkpoints.values()) if meta else 0
+
+    def lag(self) -> int:
+        """Offsets of the topic that are not taken in yet."""
+        admin = AdminClient({"bootstrap.servers": self.kafka.brokers})
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        places = [TopicPartition(TOPIC, p) for p in admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions]
+        asked = admin.list_offsets(dict.fromkeys(places, latest), request_timeout=30)
+        return sum(int(future.result().offset) for future in asked.values()) - self.taken_in()
 
     def archived(self) -> dict[int, int]:
         """Partition → offset after the last one that is archived."""

@@ -70,6 +70,12 @@ class Chaos:
             with self._sender.sending(portion):
                 if trouble is not None:
                     trouble()
+            # Or else all that happens would happen to the first few events.
+            self._deployment.wait_until(
+                lambda: self._deployment.lag() < len(portion),  # noqa: B023  # called within this turn
+                LIMIT_S,
+                "a worker that keeps up",
+            )
             self._say(f"portion {number + 1} of {len(portions)}: sent {self._sender.sent}{self._progress()}")
         for name in self._deployment.supervisor.names("worker-2"):
             self._deployment.supervisor.remove(name)

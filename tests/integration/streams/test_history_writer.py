@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from events_strategies import BASE, raw_event
+from interleavings import Crashed, Cut, TroubledStore
+from leap_features import layout
 from leap_features.events import content_digest, decode, to_us
 from leap_features.family import DEFAULT_RULES
-from leap_features.history import Position
+from leap_features.history import CorruptState, Position, Row, encode_state
+from leap_features.levels import FAMILY
 from leap_features.meta import FIRST_LIVE_EPOCH, attempt_key
 from leap_features.settings import Settings
-from leap_streams.faults import Refused, Unavailable
-from leap_streams.history_writer import Batch, Delivery, HistoryWriter
+from leap_streams.faults import Refused
+from leap_streams.history_writer import CLAIMS_AT_ONCE, Batch, Delivery, HistoryWriter
 from leap_streams.store import Session, Store, session_of
 from oracle import expected_of, stored_rows
 from services import RedisServer
@@ -55,17 +55,23 @@ def session_now(store: Store) -> Session:
     return session_of(meta)
 
 
+def taken(writer: HistoryWriter, store: Store, session: Session, *deliveries: Delivery) -> Batch:
+    """Take deliveries as the worker does: rows, then checkpoints."""
+    batch = writer.write(deliveries, session, FIRST_LIVE_EPOCH)
+    store.move_checkpoints(session, batch.checkpoints)
+    return batch
+
+
 @pytest.fixture
 def take(store: Store, writer: HistoryWriter) -> Callable[..., Batch]:
-    """Take deliveries as the worker does: rows, then checkpoints."""
+    """Begin where the store is, and take deliveries."""
+    return lambda *deliveries: taken(writer, store, session_now(store), *deliveries)
 
-    def take(*deliveries: Delivery) -> Batch:
-        session = session_now(store)
-        batch = writer.write(deliveries, session, FIRST_LIVE_EPOCH)
-        store.move_checkpoints(session, batch.checkpoints)
-        return batch
 
-    return take
+def before(exchange: int, happens: Callable[[], Cut | None]) -> Callable[[], Cut | None]:
+    """What happens before the exchange of that number, and only then."""
+    exchanges = itertools.count()
+    return lambda: happens() if next(exchanges) == exchange else None
 
 
 def delivery(offset: int, partition: int = 0, replay: bool = False, recorded: int = NOW, **changes: object) -> Delivery:
@@ -100,6 +106,54 @@ def test_a_batch_done_again_changes_nothing(
     before = stored_rows(redis_client, project)
     assert take(*deliveries).counts["rows_written"] == 0
     assert stored_rows(redis_client, project) == before
+
+
+@pytest.mark.parametrize(("exchange", "commands"), [(0, 0), (0, 1), (1, 0), (1, 2), (1, 99), (2, 0), (2, 1)])
+def test_a_worker_killed_at_any_step_is_followed_by_one_that_counts_once(
+    take: Callable[..., Batch],
+    store_settings: Settings,
+    store: Store,
+    redis_client: redis.Redis,
+    project: str,
+    exchange: int,
+    commands: int,
+) -> None:
+    # faust-streaming/faust#323, #47. Exchanges: claims and reading, rows, checkpoints; so many commands are done.
+    deliveries = [
+        delivery(0, attempt_id="a"),
+        delivery(1, attempt_id="b", trainer_count=16),
+        delivery(2, attempt_id="a"),
+    ]
+    dying = TroubledStore(store_settings)
+    dying.before_exchange = before(exchange, lambda: Cut(commands, crash=True))
+    session = session_now(store)
+    with pytest.raises(Crashed):
+        taken(HistoryWriter(store_settings, dying, nothing_archived), dying, session, *deliveries)
+    take(*deliveries)
+    expected = expected_of(deliveries, FIRST_LIVE_EPOCH, HORIZON_US)
+    assert stored_rows(redis_client, project) == expected.rows
+    assert session_now(store).checkpoints == {0: b"3"}
+
+
+def test_a_slow_partition_is_not_passed_by_the_checkpoint_of_another(
+    take: Callable[..., Batch], store_settings: Settings, store: Store, redis_client: redis.Redis, project: str
+) -> None:
+    # faust-streaming/faust#606: several partitions in flight, one of them slow
+    deliveries = [delivery(0, 0, attempt_id="a"), delivery(0, 1, attempt_id="b"), delivery(1, 1, attempt_id="a")]
+    slow = TroubledStore(store_settings)
+
+    def the_other_goes_on_and_the_slow_one_dies() -> Cut:
+        take(*deliveries[1:])
+        return Cut(0, crash=True)
+
+    slow.before_exchange = before(1, the_other_goes_on_and_the_slow_one_dies)
+    with pytest.raises(Crashed):
+        HistoryWriter(store_settings, slow, nothing_archived).write(
+            deliveries[:1], session_now(store), FIRST_LIVE_EPOCH
+        )
+    assert session_now(store).checkpoints == {1: b"2"}
+    take(deliveries[0])
+    assert stored_rows(redis_client, project) == expected_of(deliveries, FIRST_LIVE_EPOCH, HORIZON_US).rows
 
 
 def test_an_attempt_reported_with_other_content_is_a_conflict(
@@ -195,24 +249,85 @@ def test_a_store_that_went_back_in_time_refuses_the_batch(
         writer.write([delivery(1, attempt_id="b")], ahead, FIRST_LIVE_EPOCH)
 
 
-def test_what_a_refused_batch_claimed_does_not_precede_what_comes_before_it(
-    take: Callable[..., Batch], store: Store, writer: HistoryWriter, redis_client: redis.Redis, project: str
+@pytest.mark.parametrize("changed", [{"generation": "another"}, {"checkpoint:0": "1"}])
+def test_a_refused_batch_claims_no_attempt(
+    store: Store, writer: HistoryWriter, redis_client: redis.Redis, project: str, changed: dict[str, str]
 ) -> None:
-    """A store that lost its last records under a running worker: claims of the batch under way are made in it."""
-    ahead = Session(session_now(store).generation, {0: b"2"})
+    """What a zombie claimed would be in the way of an event that comes before it, or of a later life of the topic."""
+    session = session_now(store)
+    redis_client.hset(f"leap:{project}:meta", mapping=dict(changed))
     with pytest.raises(Refused):
-        writer.write([delivery(2, attempt_id="a", throughput=2.0)], ahead, FIRST_LIVE_EPOCH)
-    deliveries = [
-        delivery(0, attempt_id="a", throughput=1.0),
-        delivery(1, attempt_id="a", throughput=1.0),
-        delivery(2, attempt_id="a", throughput=2.0),
-        delivery(3, attempt_id="a", throughput=2.0),
-    ]
-    rejected = take(*deliveries[:3]).rejected + take(*deliveries[3:]).rejected
+        writer.write([delivery(2, attempt_id="a")], session, FIRST_LIVE_EPOCH)
+    assert not redis_client.exists(attempt_key(project, True, "a"))
+
+
+def test_of_two_partitions_that_tell_an_attempt_differently_the_first_taken_in_counts_also_after_going_back(
+    take: Callable[..., Batch], store_settings: Settings, redis_client: redis.Redis, project: str
+) -> None:
+    """It may then be the other one, of which there is a dead letter already. To replay that does no harm."""
+    one, other = delivery(0, 0, attempt_id="a", throughput=1.0), delivery(0, 1, attempt_id="a", throughput=2.0)
+    take(one)
+    (letter,) = take(other).rejected
+    redis_client.flushall()
+    assert Store(store_settings).create_meta(DEFAULT_RULES.version, FIRST_LIVE_EPOCH, "")
+    take(other)
+    assert [rejected.delivery for rejected in take(one).rejected] == [one]
+    counted = expected_of([other, one], FIRST_LIVE_EPOCH, HORIZON_US).rows
+    assert stored_rows(redis_client, project) == counted
+    replayed = letter.delivery._replace(offset=1, replay=True)
+    assert take(replayed).counts["duplicate"] == 1
+    assert stored_rows(redis_client, project) == expected_of([other, replayed], FIRST_LIVE_EPOCH, HORIZON_US).rows
+
+
+def test_a_batch_of_more_partitions_than_lua_unpacks_moves_all_its_checkpoints(
+    take: Callable[..., Batch], store: Store
+) -> None:
+    partitions = 4_500
+    take(*(Delivery(partition, 0, NOW, None) for partition in range(partitions)))
+    meta = store.read_meta()
+    assert meta is not None
+    assert meta.checkpoints == dict.fromkeys(range(partitions), 1)
+
+
+def test_a_batch_of_one_key_alone_is_claimed_page_by_page(
+    take: Callable[..., Batch], redis_client: redis.Redis, project: str
+) -> None:
+    deliveries = [delivery(offset, attempt_id=f"a{offset % 1_100}") for offset in range(3 * CLAIMS_AT_ONCE)]
+    assert take(*deliveries).counts["folded"] == 1_100
     expected = expected_of(deliveries, FIRST_LIVE_EPOCH, HORIZON_US)
     assert stored_rows(redis_client, project) == expected.rows
-    assert {(r.position.partition, r.position.offset): r.rule for r in rejected} == expected.dead_letters
-    assert [r.position.offset for r in rejected] == [2, 3]
+
+
+def test_a_row_that_lost_its_state_is_not_taken_for_a_cold_start(
+    take: Callable[..., Batch], redis_client: redis.Redis, project: str
+) -> None:
+    take(delivery(0, attempt_id="a"))
+    key = layout.entity_key(project, FAMILY.join_keys, ("ranker/ranker-prod",))
+    redis_client.hdel(key, layout.field(FAMILY.view, "state"))
+    with pytest.raises(CorruptState, match="run `leap"):
+        take(delivery(1, attempt_id="b"))
+
+
+def test_a_row_that_was_mended_under_a_worker_is_folded_again_from_what_it_is_now(
+    take: Callable[..., Batch], store_settings: Settings, store: Store, redis_client: redis.Redis, project: str
+) -> None:
+    """Mending leaves the version as it is: the version alone would not tell."""
+    take(delivery(0, attempt_id="a"))
+    key = layout.entity_key(project, FAMILY.join_keys, ("ranker/ranker-prod",))
+    sound = redis_client.hgetall(key)
+    redis_client.hset(key, layout.field(FAMILY.view, "state"), layout.encode_value(encode_state(Row(n=7))))
+    slow = TroubledStore(store_settings)
+
+    def mend() -> None:
+        redis_client.hset(key, mapping=sound)
+
+    slow.before_exchange = before(1, mend)
+    batch = HistoryWriter(store_settings, slow, nothing_archived).write(
+        [delivery(1, attempt_id="b")], session_now(store), FIRST_LIVE_EPOCH
+    )
+    assert batch.counts["conflicts"] == 1
+    both = [delivery(0, attempt_id="a"), delivery(1, attempt_id="b")]
+    assert stored_rows(redis_client, project) == expected_of(both, FIRST_LIVE_EPOCH, HORIZON_US).rows
 
 
 def test_a_checkpoint_never_moves_back(take: Callable[..., Batch], store: Store) -> None:
@@ -224,123 +339,24 @@ def test_a_checkpoint_never_moves_back(take: Callable[..., Batch], store: Store)
 
 
 def test_a_row_that_another_writer_changed_is_folded_again(
-    store_settings: Settings, store: Store, writer: HistoryWriter, redis_client: redis.Redis, project: str
+    store_settings: Settings, store: Store, redis_client: redis.Redis, project: str
 ) -> None:
     """Another worker, with records of another partition, writes the same rows between reading and writing."""
     other = HistoryWriter(store_settings, Store(store_settings), nothing_archived)
     session = session_now(store)
-    interfered = []
+    others = [delivery(offset, 1, attempt_id=f"o{offset}") for offset in range(3)]
+    # Exchanges: claims and reading; then, again and again, writing and reading.
+    coming = dict(zip((1, 3, 5), others, strict=True))
+    exchanges = itertools.count()
 
-    class Interfering(Store):
-        def call(self, commands: Sequence[Sequence[bytes]]) -> list[Any]:
-            replies = super().call(commands)
-            if commands[-1][0] == b"HMGET" and len(interfered) < 3:
-                interfered.append(
-                    other.write(
-                        [delivery(len(interfered), 1, attempt_id=f"o{len(interfered)}")], session, FIRST_LIVE_EPOCH
-                    )
-                )
-            return replies
+    def interfere() -> None:
+        if (exchange := next(exchanges)) in coming:
+            other.write([coming[exchange]], session, FIRST_LIVE_EPOCH)
 
-    batch = HistoryWriter(store_settings, Interfering(store_settings), nothing_archived).write(
-        [delivery(0, 0, attempt_id="a")], session, FIRST_LIVE_EPOCH
-    )
-    assert batch.counts["conflicts"] > 0
-    expected = expected_of(
-        [
-            delivery(0, 1, attempt_id="o0"),
-            delivery(1, 1, attempt_id="o1"),
-            delivery(2, 1, attempt_id="o2"),
-            delivery(0, 0, attempt_id="a"),
-        ],
-        FIRST_LIVE_EPOCH,
-        HORIZON_US,
-    )
+    troubled = TroubledStore(store_settings)
+    troubled.before_exchange = interfere
+    own = delivery(0, 0, attempt_id="a")
+    batch = HistoryWriter(store_settings, troubled, nothing_archived).write([own], session, FIRST_LIVE_EPOCH)
+    assert batch.counts["conflicts"] == 3 * 4
+    expected = expected_of([*others, own], FIRST_LIVE_EPOCH, HORIZON_US)
     assert stored_rows(redis_client, project) == expected.rows
-
-
-records = st.lists(
-    st.fixed_dictionaries(
-        {
-            "partition": st.integers(0, 2),
-            "failed": st.booleans(),
-            "attempt": st.sampled_from("abcdef"),
-            # Mostly one content per attempt, so that duplicates outnumber conflicts; both occur.
-            "minutes": st.sampled_from([0, 0, 0, 1]),
-            "clock": st.integers(-3, 3),
-        }
-    ),
-    min_size=1,
-    max_size=25,
-)
-turns = st.lists(
-    st.tuples(st.permutations([0, 1, 2]), st.tuples(*[st.integers(0, 4)] * 3), st.none() | st.integers(0, 3)),
-    max_size=20,
-)
-
-
-@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(records, turns)
-def test_any_batching_with_crashes_between_the_steps_equals_the_oracle(
-    store_settings: Settings, redis_client: redis.Redis, drawn: list[dict[str, Any]], script: list[Any]
-) -> None:
-    """Deliveries of three partitions in any batches; a crash may follow any exchange with Redis."""
-    redis_client.flushall()
-    setup = Store(store_settings)
-    setup.create_meta(DEFAULT_RULES.version, FIRST_LIVE_EPOCH, "")
-    log: dict[int, list[Delivery]] = {0: [], 1: [], 2: []}
-    for record in drawn:
-        partition, attempt = record["partition"], record["attempt"]
-        log[partition].append(
-            delivery(
-                len(log[partition]),
-                partition,
-                recorded=NOW + 120_000_000 + record["clock"] * 1_000_000,
-                attempt_id=attempt,
-                completed=BASE + timedelta(minutes=record["minutes"]),
-                throughput=... if record["failed"] else 100.0 + ord(attempt),
-                status="failed" if record["failed"] else "succeeded",
-                trainer_count=8 if attempt < "d" else 16,
-            )
-        )
-    turns_left = iter(script)
-    order: list[Delivery] = []
-    rejected: set[tuple[int, int]] = set()
-    while True:
-        meta = setup.read_meta()
-        assert meta is not None
-        waiting = {p: waiting for p, records in log.items() if (waiting := records[meta.checkpoints.get(p, 0) :])}
-        if not waiting:
-            break
-        partitions, sizes, crash_after = next(turns_left, ([0, 1, 2], (9, 9, 9), None))
-        batch = [d for p in partitions for d in waiting.get(p, [])[: sizes[p]]]
-        store = Crashing(store_settings, crash_after)
-        try:
-            done = HistoryWriter(store_settings, store, nothing_archived).write(
-                batch, session_of(meta), FIRST_LIVE_EPOCH
-            )
-            store.move_checkpoints(session_of(meta), done.checkpoints)
-        except Unavailable:
-            # Whoever comes next begins at the checkpoint; who claimed an attempt first stays first.
-            order += [d for d in batch if d not in order] if crash_after else []
-            continue
-        rejected |= {(r.delivery.partition, r.delivery.offset) for r in done.rejected}
-        order += [d for d in batch if d not in order]
-    expected = expected_of(order, FIRST_LIVE_EPOCH, HORIZON_US)
-    assert stored_rows(redis_client, store_settings.project) == expected.rows
-    assert rejected == set(expected.dead_letters)
-
-
-class Crashing(Store):
-    """A store whose worker dies after a number of exchanges."""
-
-    def __init__(self, settings: Settings, exchanges: int | None) -> None:
-        super().__init__(settings)
-        self._left = exchanges
-
-    def call(self, commands: Sequence[Sequence[bytes]]) -> list[Any]:
-        if self._left == 0:
-            raise Unavailable("crashed")
-        if self._left is not None:
-            self._left -= 1
-        return super().call(commands)
