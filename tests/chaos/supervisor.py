@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -102,10 +103,14 @@ class Supervisor:
             return self._units[name].kill()
 
     def stop(self, name: str) -> int:
-        """SIGTERM, and it is not started again; the exit status."""
+        """SIGTERM, and it is not started again; the exit status, that of a kill if it did not end in time."""
         with self._lock:
             unit = self._units.pop(name)
-        return unit.terminate()
+        try:
+            return unit.terminate()
+        except subprocess.TimeoutExpired:
+            unit.kill()
+            return KILLED
 
     def remove(self, name: str) -> None:
         """kill −9, and it is not started again."""

@@ -45,15 +45,25 @@ class Chaos:
 
     Args:
         say: is told, in a line, of everything that happens.
+        check_rows: compares the rows online with what has been sent so far; called before the store is emptied, since a
+            rebuild would mend whatever was wrong until then.
     """
 
-    def __init__(self, deployment: Deployment, sender: Sender, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        sender: Sender,
+        seed: int,
+        say: Callable[[str], None],
+        check_rows: Callable[[], object],
+    ) -> None:
         self.done: dict[str, int] = {}
         """Troubles by name."""
         self._deployment = deployment
         self._sender = sender
         self._rng = random.Random(seed)
         self._say = say
+        self._check_rows = check_rows
         self._portion: Sequence[Record] = ()
         self._begun_at = 0
         self._leaves = 0
@@ -66,6 +76,8 @@ class Chaos:
             if trouble == self._grow_topic:
                 trouble()  # between two portions: a client must not see the topic grow between an event and its dispute
                 trouble = None
+            if trouble == self._empty_store_and_rebuild:
+                self._check_rows()
             self._portion, self._begun_at = portion, self._deployment.taken_in()
             with self._sender.sending(portion):
                 if trouble is not None:

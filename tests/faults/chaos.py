@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,9 +27,10 @@ import click
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])  # where the tests' shared modules lie
 
-from chaos.check import Findings, check, read_back, wait_for_the_end
+from chaos.check import Findings, check, check_online, read_back, wait_for_the_end
 from chaos.deployment import deployed
 from chaos.events import Size, portions_of
+from chaos.oracle import Stored
 from chaos.sender import Sender
 from chaos.trouble import Chaos, Troubles
 from services import LIBS_VARIABLE
@@ -72,14 +74,20 @@ def run(form: Form, seed: int, libs: Path, directory: Path) -> dict[str, object]
     with deployed(libs, directory, say) as deployment:
         supervisor = deployment.supervisor
         sender = Sender(deployment.kafka.brokers, deployment.settings.topic, form.rate)
-        chaos = Chaos(deployment, sender, seed, say)
+        findings = Findings()
+
+        def check_rows() -> Sequence[Stored]:
+            stored = read_back(deployment, records[: sender.sent], findings)
+            wait_for_the_end(deployment, stored)
+            check_online(deployment, stored, findings)
+            return stored
+
+        chaos = Chaos(deployment, sender, seed, say, check_rows)
         chaos.run(portions, form.troubles)
         say("all is sent; waiting for worker and archive app")
-        findings = Findings()
-        stored = read_back(deployment, records, findings)
-        wait_for_the_end(deployment, stored)
+        stored = check_rows()
         statuses = {name: supervisor.stop(name) for name in supervisor.names()}
-        say("all is taken in; comparing with the oracle")
+        say("all is taken in; comparing the rest")
         check(deployment, stored, findings)
     for name, status in statuses.items():
         if status != 0:

@@ -28,9 +28,9 @@ def examined(examples: int) -> hypothesis.settings:
 
 def test_any_interleaving_ends_in_what_the_log_says(redis_server: RedisServer) -> None:
     settings = Settings(redis_url=redis_server.url, project="interleaved")
-    run_state_machine_as_test(lambda: Interleavings(settings), settings=examined(300))
+    run_state_machine_as_test(lambda: Interleavings(settings), settings=examined(250))
 
 
 def test_any_interleaving_with_rebuilds_and_repairs_ends_in_what_the_log_says(redis_server: RedisServer) -> None:
     settings = Settings(redis_url=redis_server.url, project="interleaved")
-    run_state_machine_as_test(lambda: ArchivedInterleavings(settings), settings=examined(15))
+    run_state_machine_as_test(lambda: ArchivedInterleavings(settings), settings=examined(8))
