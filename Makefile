@@ -4,6 +4,8 @@
 
 PYTHON ?=
 PYTEST_ARGS ?=
+# Most tests of the stream wait for a broker. Two processes at a time, each with services of its own, are done sooner.
+PYTEST := -m pytest -n 2 --dist loadfile
 SEED ?= 1
 VENV := .venv
 INSTALLED := $(VENV)/.installed
@@ -21,10 +23,10 @@ demo: $(INSTALLED)  ## see all of it work on a small made-up fleet, without Dock
 	@$(VENV)/bin/python -m leap_streams.demo
 
 test: $(INSTALLED)  ## run the tests on the embedded broker and Redis
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 test-real: $(INSTALLED) $(KAFKA_FETCHED)  ## run the stream's tests on a real Apache Kafka (needs Java 17 and Maven)
-	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python -m pytest -m "real_kafka or stream" $(PYTEST_ARGS)
+	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python $(PYTEST) -m "real_kafka or stream" $(PYTEST_ARGS)
 
 chaos: $(INSTALLED) $(KAFKA_FETCHED)  ## kill everything for a quarter of an hour while events stream in, then check all (SEED=n)
 	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python tests/faults/chaos.py --seed $(SEED)

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from interleavings import ATTEMPTS, PARTITIONS, ROWS, Interleavings, Take, Trouble, sizes, takes, troubles, workers
+from interleavings import ATTEMPTS, PARTITIONS, ROWS, Action, Interleavings, Take, actions, plain_takes
 from leap_features import archive, layout
 from leap_features.events import from_us
 from leap_features.family import DEFAULT_RULES
@@ -34,14 +34,13 @@ class Meanwhile(NamedTuple):
     """What happens while a rebuild says its so many-th line."""
 
     line: int
-    action: Take | Trouble
+    action: Action
 
 
 DAMAGES: Final = ("a row is gone", "a row is wrong", "an attempt is forgotten")
 WRONG: Final = Row(n=7, sum_x=7, sum_xx=7)
 
-meanwhile = st.builds(Meanwhile, st.integers(1, 12), st.one_of(takes, takes, troubles))
-plain_takes = st.lists(st.builds(Take, workers, sizes, st.just(0), st.none()), max_size=3)
+meanwhile = st.builds(Meanwhile, st.integers(1, 12), actions)
 
 
 class ArchivedInterleavings(Interleavings):
@@ -125,7 +124,7 @@ class ArchivedInterleavings(Interleavings):
         self.check()
 
     @precondition(lambda self: self.rebuilds < MOST_REBUILDS and self.meta().state == "ready")
-    @rule(damage=st.sampled_from(DAMAGES), which=st.integers(0, 30), happens=plain_takes)
+    @rule(damage=st.sampled_from(DAMAGES), which=st.integers(0, 30), happens=st.lists(plain_takes, max_size=3))
     def damage_and_repair(self, damage: str, which: int, happens: list[Take]) -> None:
         """Workers go on with what is left, and later on the repair mends it."""
         keys = sorted(self.client.keys(ATTEMPTS if damage == "an attempt is forgotten" else ROWS))
@@ -159,9 +158,6 @@ class ArchivedInterleavings(Interleavings):
             super().check()
 
     def take_new_epoch(self) -> bool:
-        checkpoints = self.meta().checkpoints
-        for partition, end in checkpoints.items():
-            self.archive_to(partition, end)
         recreated = TopicNow("", {partition: Bounds(0, 0) for partition in range(PARTITIONS)}, {})
         try:
             new_epoch(self.settings, look=lambda _settings: recreated)

@@ -95,8 +95,8 @@ class Take(NamedTuple):
     sizes: Sizes
     step: int = 0
     """Before which exchange with the store, or sending of dead letters, something else happens."""
-    meanwhile: Any = None
-    """What happens then."""
+    meanwhile: tuple[Any, ...] = ()
+    """Actions that happen then; one of them may be a `Cut`."""
 
 
 class Cut(NamedTuple):
@@ -157,28 +157,30 @@ sends = st.builds(
 repeats = st.builds(SendAgain, st.integers(0, 30), partitions, replays, clocks)
 junk = st.builds(SendJunk, partitions, st.sampled_from([None, b"", b"{", b"\xff\xfe", b"[]", b'{"attempt_id": "a"}']))
 sizes = st.sampled_from([(2, 0, 0), (0, 2, 0), (0, 0, 2), (9, 0, 0), (0, 9, 0), (0, 0, 9), (1, 1, 1), (9, 9, 9)])
-troubles = st.one_of(
-    st.just(Copy()),
-    st.builds(GoBack, st.integers(0, COPIES - 1)),
-    st.just(ForgetScripts()),
-    st.just(NewGeneration()),
-    st.just(NewEpoch()),
-    st.builds(Archive, partitions, st.integers(1, 9)),
-    st.builds(Begin, workers),
+troubles = st.sampled_from(
+    [
+        Copy(),
+        *[GoBack(which) for which in range(COPIES)],
+        ForgetScripts(),
+        NewGeneration(),
+        NewEpoch(),
+        *[Archive(partition, records) for partition in range(PARTITIONS) for records in (1, 9)],
+        *[Begin(worker) for worker in range(WORKERS)],
+    ]
 )
 cuts = st.builds(Cut, st.integers(0, 12), st.booleans())
 steps = st.integers(0, 3)
-takes = st.deferred(
+plain_takes = st.builds(Take, workers, sizes, st.just(0), st.just(()))
+takes: st.SearchStrategy[Take] = st.deferred(
     lambda: st.one_of(
-        st.builds(Take, workers, sizes, st.just(0), st.none()),
-        st.builds(Take, workers, sizes, steps, cuts),
-        st.builds(Take, workers, sizes, steps, troubles),
-        st.builds(Take, workers, sizes, steps, takes),
+        plain_takes,
+        plain_takes,
+        st.builds(Take, workers, sizes, steps, st.tuples(cuts)),
+        st.builds(Take, workers, sizes, steps, st.tuples(actions)),
+        st.builds(Take, workers, sizes, steps, st.tuples(actions, actions, takes)),
     )
 )
-
-
-actions = st.one_of(sends, sends, sends, repeats, repeats, repeats, junk, takes, takes, takes, takes, troubles)
+actions: st.SearchStrategy[Action] = st.one_of(*[sends] * 4, *[repeats] * 4, junk, *[takes] * 2, *[troubles] * 3)
 
 
 class Life(NamedTuple):
@@ -248,7 +250,7 @@ class Interleavings(RuleBasedStateMachine):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
-        self.client = redis.Redis.from_url(settings.redis_url)
+        self.client: Any = redis.Redis.from_url(settings.redis_url)  # its types know no bytes
         self.client.flushall()
         self.lives = [_life(FIRST_LIVE_EPOCH)]
         self.now_us = to_us(BASE)
@@ -393,11 +395,11 @@ class Interleavings(RuleBasedStateMachine):
         def before_exchange() -> Cut | None:
             nonlocal steps
             steps += 1
-            if take.meanwhile is None or steps != take.step + 1:
-                return None
-            if isinstance(take.meanwhile, Cut):
-                return take.meanwhile
-            self.do(take.meanwhile)
+            if steps == take.step + 1:
+                for action in take.meanwhile:
+                    if isinstance(action, Cut):
+                        return action
+                    self.do(action)
             return None
 
         worker.busy, worker.store.before_exchange = True, before_exchange
@@ -436,10 +438,12 @@ class Interleavings(RuleBasedStateMachine):
         self.went_back = True
 
     def _new_epoch(self) -> None:
-        """Where the archive has nothing that the store lacks."""
+        """Where the archive has nothing that the store lacks, once it has all that the store has."""
         checkpoints = self.meta().checkpoints
         if any(offset > checkpoints.get(partition, 0) for partition, offset in enumerate(self.life.archived)):
             return
+        for partition, end in checkpoints.items():
+            self.archive_to(partition, end)
         if self.take_new_epoch():
             self.life.ends.update(checkpoints)
             self.lives.append(_life(self.meta().epoch))

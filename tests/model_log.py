@@ -112,9 +112,10 @@ def row_of(taken: Iterable[Record], claims: Claims) -> Row:
     last = max(successes, key=lambda run: (run.completed_at_us, run.attempt_id), default=None)
     failures = sorted((run.completed_at_us, run.attempt_id) for run in counted if not run.succeeded)
     batches = [run.log_batch for run in successes if run.log_batch is not None]
-    latest = last and Latest(
-        last.completed_at_us, last.attempt_id, last.x, last.hardware_type, last.trainer_count, last.batch_size
-    )
+    latest = None
+    if last is not None:
+        at = (last.completed_at_us, last.attempt_id)
+        latest = Latest(*at, last.x, last.hardware_type, last.trainer_count, last.batch_size)
     highest: dict[tuple[int, int], Position] = {}
     for record in records:
         highest[record.position[:2]] = record.position

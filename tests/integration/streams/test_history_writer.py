@@ -250,6 +250,20 @@ def test_a_store_that_went_back_in_time_refuses_the_batch(
 
 
 @pytest.mark.parametrize("changed", [{"generation": "another"}, {"checkpoint:0": "1"}])
+def test_a_store_that_is_another_one_after_the_claims_refuses_the_rows(
+    store_settings: Settings, store: Store, redis_client: redis.Redis, project: str, changed: dict[str, str]
+) -> None:
+    def change() -> None:
+        redis_client.hset(f"leap:{project}:meta", mapping=dict(changed))
+
+    slow = TroubledStore(store_settings)
+    slow.before_exchange = before(1, change)
+    with pytest.raises(Refused):
+        HistoryWriter(store_settings, slow, nothing_archived).write([delivery(0)], session_now(store), FIRST_LIVE_EPOCH)
+    assert stored_rows(redis_client, project) == {}
+
+
+@pytest.mark.parametrize("changed", [{"generation": "another"}, {"checkpoint:0": "1"}])
 def test_a_refused_batch_claims_no_attempt(
     store: Store, writer: HistoryWriter, redis_client: redis.Redis, project: str, changed: dict[str, str]
 ) -> None:

@@ -28,7 +28,7 @@ def examined(examples: int) -> hypothesis.settings:
 
 def test_any_interleaving_ends_in_what_the_log_says(redis_server: RedisServer) -> None:
     settings = Settings(redis_url=redis_server.url, project="interleaved")
-    run_state_machine_as_test(lambda: Interleavings(settings), settings=examined(250))
+    run_state_machine_as_test(lambda: Interleavings(settings), settings=examined(150))
 
 
 def test_any_interleaving_with_rebuilds_and_repairs_ends_in_what_the_log_says(redis_server: RedisServer) -> None:
