@@ -55,7 +55,7 @@ class Reporter:
 
     def begins(self, offsets: Mapping[int, int]) -> None:
         """The consumer has been sent to `offsets`, by partition."""
-        self.state.begun = True
+        self.state.begun, self.state.assigned = True, len(offsets)
         self._say(logging.INFO, "%s: begins at %s", offsets, offsets=offsets)
 
     def waits(self, waiting: Waiting, waits_to: str, error: Unavailable, next_try_s: float) -> None:

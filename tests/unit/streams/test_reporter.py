@@ -112,3 +112,8 @@ def test_an_unexpected_error_is_told_with_its_traceback(reporter: Reporter, capl
     exc_info = caplog.records[-1].exc_info
     assert exc_info is not None
     assert exc_info[1] is error
+
+
+def test_an_app_is_ready_as_soon_as_it_begins(reporter: Reporter) -> None:
+    reporter.begins({0: 5, 3: 0})
+    assert reporter.state.why_not_ready() is None
