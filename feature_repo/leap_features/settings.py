@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     batch_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 2_000
     """Most events that the worker takes in one batch."""
     batch_within_s: Positive = 0.1
-    """Longest time, in seconds, that the worker waits to fill a batch."""
+    """Longest time, in seconds, that the worker waits to fill a batch from a backlog; less while it keeps up."""
     archive_batch_max: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 50_000
     """Most events that the archive writes as one segment."""
     archive_within_s: Positive = 60.0

@@ -134,6 +134,7 @@ def build(settings: Settings) -> Intake:
         Metrics(name, OUTCOMES),
         batch_max=settings.archive_batch_max,
         batch_within_s=settings.archive_within_s,
+        linger_s=settings.archive_within_s,  # few large files rather than fresh ones
     )
 
 

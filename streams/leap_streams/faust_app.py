@@ -55,6 +55,12 @@ class Seeker(Protocol):
     async def seek_to_sink(self, consumer: SinkConsumer) -> Mapping[TP, int]:
         """Seek every assigned partition to where the sink is, and return the offsets."""
 
+    linger_s: float
+    """How long a batch that is not full waits for more where the consumer keeps up."""
+
+    def behind(self) -> bool:
+        """Whether so much is to come that a batch may wait for it, as long as it may."""
+
     def pulse(self) -> None:
         """Take note that the event loop turns; called every `PULSE_EVERY_S`, whatever else waits."""
 
@@ -158,6 +164,18 @@ class _SinkConsumerThread(driver.AIOKafkaConsumerThread):
         )
 
 
+class _SinkStream(faust.Stream[Any]):
+    async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
+        # Here Faust waits for a batch to be full, each time as long as it may. That makes large batches out of a
+        # backlog; where there is none it only makes every event late.
+        (full,) = coros
+        seeker = cast(SinkApp, self.app).seeker
+        stopped = await super().wait_for_stopped(full, timeout=seeker.linger_s)
+        if self.should_stop or full.is_set() or timeout <= seeker.linger_s or not seeker.behind():
+            return stopped
+        return await super().wait_for_stopped(full, timeout=timeout - seeker.linger_s)
+
+
 class _Transport(driver.Transport):
     Consumer = SinkConsumer
 
@@ -216,6 +234,7 @@ def build_app(name: str, settings: Settings, seeker: Seeker) -> SinkApp:
         datadir=tempfile.gettempdir(),
         web_enabled=False,
         autodiscover=False,
+        Stream=_SinkStream,
         TableManager=_TableManager,
         # For the command `faust`; `leap worker` and `leap archive` set their logs up by themselves.
         logging_config=logging_config(settings.log_format, "info"),

@@ -109,6 +109,7 @@ class Intake:
         make_sink: called in the intake's thread when the app starts.
         metrics: what is counted and measured.
         batch_max, batch_within_s: most records of a batch, and the longest wait to fill one.
+        linger_s: that wait while the app keeps up with the topic.
     """
 
     def __init__(
@@ -120,8 +121,10 @@ class Intake:
         *,
         batch_max: int,
         batch_within_s: float,
+        linger_s: float,
     ) -> None:
         self.name = name
+        self.linger_s = linger_s
         self.failure: BaseException | None = None
         """Why the app halted, if it did."""
         self.doubted = False
@@ -381,17 +384,22 @@ class Intake:
                 self.reporter.goes_on(self._state.sink, waits_to)
                 return result
 
+    def behind(self) -> bool:
+        """Whether the broker is known to have more than this batch and the next."""
+        return sum(self._lag().values()) > 2 * self._batch_max
+
     def pulse(self) -> None:
         """Note that the loop turns, and how far behind the app is."""
         self.reporter.serve()
-        consumer = self._consumer
-        assigned = [tp for tp in consumer.assignment() if tp.topic == self.settings.topic] if consumer else []
-        lag = {}
-        for tp in assigned:
-            cursor, end = self._cursors.get(tp.partition), consumer.known_end(tp) if consumer else None
-            if cursor is not None and end is not None:
-                lag[tp.partition] = max(0, end - cursor.next)
-        self.reporter.stands(len(assigned), lag)
+        assigned = self._consumer.assignment() if self._consumer is not None else ()
+        self.reporter.stands(sum(tp.topic == self.settings.topic for tp in assigned), self._lag())
+
+    def _lag(self) -> dict[int, int]:
+        """Records that are not stored yet, per partition of which the end is known."""
+        if self._consumer is None:
+            return {}
+        ends = {p: self._consumer.known_end(TP(self.settings.topic, p)) for p in self._cursors}
+        return {p: max(0, end - self._cursors[p].next) for p, end in ends.items() if end is not None}
 
     def _delivery(self, message: Any) -> Delivery:
         if message.timestamp_type != LOG_APPEND_TIME and not self.settings.allow_create_time:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from leap_features.family import load_rules
 from leap_features.meta import Meta
@@ -22,6 +22,9 @@ from leap_streams.metrics import Metrics
 from leap_streams.rejection_log import RejectionLog
 from leap_streams.retention import passed_the_store
 from leap_streams.store import Session, Store, session_of
+
+LINGER_S: Final = 0.03
+"""Longest wait to fill a batch while the worker keeps up: a few exchanges with the store."""
 
 
 class HistorySink:
@@ -116,6 +119,7 @@ def build(settings: Settings) -> Intake:
         metrics,
         batch_max=settings.batch_max,
         batch_within_s=settings.batch_within_s,
+        linger_s=min(LINGER_S, settings.batch_within_s),
     )
 
 

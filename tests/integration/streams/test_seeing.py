@@ -136,6 +136,18 @@ def test_the_metrics_of_a_worker_are_what_was_sent(
         assert worker.terminate() == 0
 
 
+def test_an_event_is_stored_soon_though_a_batch_may_wait_long_for_a_backlog(
+    settings: Settings, env: dict[str, str], endpoints: AppEndpoints, tmp_path: Path
+) -> None:
+    patient = env | {"LEAP_BATCH_WITHIN_S": "3600"}
+    with LeapProcess(["worker"], patient, tmp_path / "worker.log") as worker:
+        wait_for_ready(endpoints, worker)
+        sender = Sender(settings)
+        sender.send("ranker", event("a", "ranker"))
+        sender.flush()
+        wait_until(lambda: checkpoints(settings) != {}, timeout_s=60, what="a first batch", process=worker)
+
+
 def test_the_metrics_of_the_archive_are_what_was_sent(
     settings: Settings, env: dict[str, str], endpoints: AppEndpoints, tmp_path: Path
 ) -> None:

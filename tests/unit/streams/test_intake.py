@@ -91,7 +91,9 @@ def test_a_store_that_went_back_while_the_broker_is_away_is_followed_before_the_
 
     async def scenario() -> list[int]:
         sink, consumer = FakeSink(), FakeConsumer()
-        intake = Intake("t", SETTINGS, lambda: sink, Metrics("t", OUTCOMES), batch_max=10, batch_within_s=1.0)
+        intake = Intake(
+            "t", SETTINGS, lambda: sink, Metrics("t", OUTCOMES), batch_max=10, batch_within_s=1.0, linger_s=1.0
+        )
         intake.app.consumer = cast(SinkConsumer, consumer)
         await intake.seek_to_sink(cast(SinkConsumer, consumer))
         await intake._take(consumer.fetch(5))
