@@ -6,20 +6,22 @@ PYTHON ?=
 PYTEST_ARGS ?=
 # Most tests of the stream wait for a broker. Two processes at a time, each with services of its own, are done sooner.
 PYTEST := -m pytest -n 2 --dist loadfile
+# Threads of two processes that multiply small matrices on two cores wait for each other more than they compute.
+export OPENBLAS_NUM_THREADS ?= 1
 SEED ?= 1
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 KAFKA_LIBS := .cache/kafka
 KAFKA_FETCHED := $(KAFKA_LIBS)/.fetched
 
-.PHONY: help demo test test-real chaos lint format bench kafka-jars clean
+.PHONY: help demo test test-real test-browser chaos lint format bench kafka-jars clean
 
 help:  ## list the targets
 	@echo "LEAP: live job history for choosing hardware"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: $(INSTALLED)  ## see all of it work on a small made-up fleet, without Docker or Java
+demo: $(INSTALLED)  ## see all of it work on a small synthetic fleet, without Docker or Java
 	@$(VENV)/bin/python -m leap_streams.demo
 
 test: $(INSTALLED)  ## run the tests on the embedded broker and Redis
@@ -27,6 +29,9 @@ test: $(INSTALLED)  ## run the tests on the embedded broker and Redis
 
 test-real: $(INSTALLED) $(KAFKA_FETCHED)  ## run the stream's tests on a real Apache Kafka (needs Java 17 and Maven)
 	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python $(PYTEST) -m "real_kafka or stream" $(PYTEST_ARGS)
+
+test-browser: $(INSTALLED)  ## open the HTML pages in a headless Chromium (needs Chromium)
+	@$(VENV)/bin/python -m pytest -m browser $(PYTEST_ARGS)
 
 chaos: $(INSTALLED) $(KAFKA_FETCHED)  ## kill everything for a quarter of an hour while events stream in, then check all (SEED=n)
 	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python tests/faults/chaos.py --seed $(SEED)

@@ -41,6 +41,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "doctor": CommandEntry("leap_streams.cli:doctor_command", "Check a deployment, say what to mend.", "streams"),
     "epoch": CommandEntry("leap_streams.cli:epoch_group", "Begin a new epoch of the topic.", "streams"),
     "evaluate": CommandEntry("leap_training.cli:evaluate_command", "Judge predictions of later attempts.", "training"),
+    "fleet": CommandEntry(
+        "leap_training.fleet.commands:fleet_group", "Make a synthetic fleet like the paper's.", "all"
+    ),
     "history": CommandEntry("leap_features.cli:history_group", "Build or show history rows.", "training"),
     "import": CommandEntry(
         "leap_training.run_commands:import_command", "Turn a table of past runs into archive.", "training"
@@ -52,6 +55,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "schema": CommandEntry("leap_features.cli:schema_command", "Print the JSON Schema of the completion event."),
     "train": CommandEntry("leap_training.cli:train_command", "Fit the ranking model and publish it.", "training"),
     "up": CommandEntry("leap_streams.cli:up_command", "Start a broker and a Redis for trying out.", "all"),
+    "waste": CommandEntry(
+        "leap_training.waste.commands:waste_command", "Measure what unfit hardware costs.", "training"
+    ),
     "worker": CommandEntry("leap_streams.cli:worker_command", "Run the history worker.", "streams"),
 }
 

@@ -1,7 +1,7 @@
-"""`make demo`: the product's main job on an embedded broker and Redis, in a minute, leaving nothing behind.
+"""`make demo`: the product's main job on an embedded broker and Redis, in a minute, leaving one page behind.
 
-A month of a made-up fleet streams in within seconds: each record carries its completion time as its record time, which
-the embedded broker accepts and a real one would not.
+A month of a synthetic fleet streams in within seconds: each record carries its completion time as its record time,
+which the embedded broker accepts and a real one would not.
 """
 
 from __future__ import annotations
@@ -14,35 +14,57 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 import redis
 
 from leap_features import archive, layout
-from leap_features.events import CompletionEvent, encode, from_us, to_us
+from leap_features.events import CompletionEvent, decode, encode, from_us, to_us
 from leap_features.family import family_of
 from leap_features.layout import Value
 from leap_features.levels import FAMILY_HARDWARE, Level
 from leap_features.meta import FIRST_LIVE_EPOCH, decode_meta, meta_key
 from leap_features.settings import Settings
-from leap_streams.demo_fleet import CANDIDATES, SHOWN_FAMILY, attempts
 from leap_streams.embedded import EmbeddedBroker, EmbeddedRedis
 from leap_streams.producer import CompletionProducer
 
-ATTEMPTS: Final = 4_000
-LAST_DAY: Final = ATTEMPTS // 30
-SEED: Final = 7
+DAYS: Final = 30
+FLEET: Final = ("--attempts-per-day", "140", "--hardware", "6", "--model-types", "12", "--seed", "7")
+"""A small one: some 4,000 attempts."""
 PARTITIONS: Final = 8
 PATIENCE_S: Final = 60.0
+PAGE: Final = Path("data", "demo", "waste.html")
+"""The one thing that stays, below the directory in which the demo was called; git ignores it."""
 
 
 class DemoFailed(RuntimeError):
     """A step did not do what it should; the message has its output."""
+
+
+class Shown(NamedTuple):
+    """The family whose history the demo shows, on the hardware on which it runs most, and its latest success there."""
+
+    family: str
+    hardware_type: str
+    latest: CompletionEvent
+
+    def job(self) -> dict[str, object]:
+        """Another launch of it, as a launcher has it."""
+        _, _, stem = self.family.partition("/")
+        return {
+            "job_name": f"{stem}-run99999",
+            "model_type": self.latest.model_type,
+            "trainer_count": self.latest.trainer_count,
+            "reader_count": self.latest.reader_count,
+            "batch_size": self.latest.batch_size,
+            "config": self.latest.config,
+        }
 
 
 class Deployment:
@@ -135,13 +157,14 @@ class Deployment:
         return dict(zip(names, map(layout.decode_value, stored), strict=True))
 
 
-def run(feature_repo: Path) -> None:
-    """The demo, step by step.
+def run(feature_repo: Path, page: Path) -> None:
+    """The demo, step by step; the page of its last step is written to `page`.
 
     Raises:
         DemoFailed: a step went wrong.
     """
     began = time.monotonic()
+    page.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leap-demo-")))
         settings = Settings()
@@ -150,18 +173,23 @@ def run(feature_repo: Path) -> None:
         )
         server = stack.enter_context(EmbeddedRedis(folder / "redis"))
         demo = Deployment(folder, broker.brokers, server.url, feature_repo)
-        fleet = list(attempts(ATTEMPTS, datetime.now(UTC), SEED))
+
+        _step("A month of a small synthetic training fleet, up to now.")
+        past, last_day = _generate(demo, datetime.now(UTC))
+        shown = shown_family(past, last_day)
+        models = {event.model_type for event in past}
+        click.echo(f"    {len(past) + len(last_day):,} attempts of {len(models)} model types have ended by now")
 
         _step("A broker and a Redis run, for trying out. Archive and online store are made, two processes started.")
         demo.leap("init")
         demo.start(stack, "worker")
         demo.start(stack, "archive")
 
-        _step("29 days of completed training jobs stream in, every fiftieth reported twice; then the last day.")
-        sent = _send(demo, fleet[:-LAST_DAY], 0)
-        before = _history(demo, "after 29 days")
-        _send(demo, fleet[-LAST_DAY:], sent)
-        after = _history(demo, "now          ")
+        _step(f"{DAYS - 1} days of completed jobs stream in, every fiftieth reported twice; then the last day.")
+        sent = _send(demo, past, 0)
+        before = _history(demo, shown, "before the last day")
+        _send(demo, last_day, sent)
+        after = _history(demo, shown, "now                ")
         if after["count"] == before["count"]:
             raise DemoFailed("the last day brought the shown family nothing")
 
@@ -170,31 +198,72 @@ def run(feature_repo: Path) -> None:
         demo.leap("dataset", "--out", "training.parquet")
         demo.leap("train", "training.parquet")
 
-        _step("A job is about to start. Which of four hardware types gives most throughput per cost?")
-        job = {
-            "job_name": f"{SHOWN_FAMILY[1]}-{datetime.now(UTC):%Y-%m-%d}-run99999",
-            "model_type": SHOWN_FAMILY[0],
-            "trainer_count": 16,
-            "reader_count": 4,
-            "batch_size": 64,
-            "config": {"precision": "bf16"},
-        }
-        (folder / "job.json").write_text(json.dumps(job))
-        demo.leap("rank", "--job", "job.json", "--candidates", ",".join(CANDIDATES))
+        candidates = shown.latest.eligible_hardware
+        _step(f"A job is about to start. Which of {len(candidates)} hardware types gives most throughput per cost?")
+        (folder / "job.json").write_text(json.dumps(shown.job()))
+        ranking = demo.leap("rank", "--job", "job.json", "--candidates", ",".join(candidates))
+        if "no ranking" in ranking:
+            raise DemoFailed("the job was not ranked")
         click.echo("  Why, for one of them:")
-        demo.leap("rank", "--job", "job.json", "--candidates", CANDIDATES[0], "--explain")
+        demo.leap("rank", "--job", "job.json", "--candidates", shown.hardware_type, "--explain")
 
         _step("History online (kept by the stream) against history offline (made from the archive), field by field.")
         verdict = json.loads(demo.leap("audit", "--json", show=False))
+        equality = f"{verdict['equal']:,} of {verdict['total']:,} history rows are equal online and offline."
+        click.echo(f"  {equality}")
+
+        _step("What has the fleet wasted, by its own measurements, on hardware that gave less for the money?")
+        waste = demo.leap("waste", "archive", "--html", str(page))
 
     click.echo(
-        "\nNothing is left running, nothing is kept. Next: README.md, `leap up` to try commands of your own, "
-        "docs/imports.md\nto begin with the runs that you already have."
+        "\nNothing is left running, and of files only the page. Next: README.md, `leap up` to try commands of your own,"
+        "\ndocs/imports.md to begin with the runs that you already have."
     )
     click.echo(f"Took {time.monotonic() - began:.0f} s.")
-    click.echo(f"{verdict['equal']:,} of {verdict['total']:,} history rows are equal online and offline.")
+    click.echo(equality)
+    click.echo(waste.rstrip().rpartition("\n")[2])
+    click.echo(f"The waste, with figures: {page}")
     if verdict["equal"] != verdict["total"] or not verdict["total"]:
         raise SystemExit(1)
+
+
+def _generate(demo: Deployment, now: datetime) -> tuple[list[CompletionEvent], list[CompletionEvent]]:
+    """The completion events of a month up to `now`, without and of its last 24 hours."""
+    start = now - timedelta(days=DAYS)
+    period = ("--days", str(DAYS + 1), "--start", f"{start:%Y-%m-%d}")
+    demo.leap("fleet", "generate", *period, *FLEET, "--format", "jsonl", "--out", "fleet", show=False)
+    with (demo.folder / "fleet" / "completions.jsonl").open("rb") as lines:
+        events = [event for event in map(decode, lines) if event.completed_at <= now]
+    split = now - timedelta(days=1)
+    return (
+        [event for event in events if event.completed_at <= split],
+        [event for event in events if event.completed_at > split],
+    )
+
+
+def shown_family(past: Sequence[CompletionEvent], last_day: Sequence[CompletionEvent]) -> Shown:
+    """The family with most successes on one hardware type in `past`, of those that had one in `last_day` too.
+
+    It had a choice there of two hardware types or more.
+
+    Raises:
+        DemoFailed: there is none.
+    """
+    before = Counter(
+        (family_of(event.model_type, event.job_name), event.hardware_type)
+        for event in past
+        if event.status == "succeeded"
+    )
+    found = [
+        Shown(family, event.hardware_type, event)
+        for event in last_day
+        if event.status == "succeeded"
+        and len(event.eligible_hardware) > 1
+        and before[family := family_of(event.model_type, event.job_name), event.hardware_type] > 1
+    ]
+    if not found:
+        raise DemoFailed("no family of the fleet succeeded on one hardware type both before the last day and on it")
+    return max(found, key=lambda shown: (before[shown.family, shown.hardware_type], shown.latest.completed_at))
 
 
 def _send(demo: Deployment, fleet: Sequence[CompletionEvent], before: int) -> int:
@@ -209,16 +278,15 @@ def _send(demo: Deployment, fleet: Sequence[CompletionEvent], before: int) -> in
     return records
 
 
-def _history(demo: Deployment, label: str) -> dict[str, Value]:
-    family = family_of(SHOWN_FAMILY[0], SHOWN_FAMILY[1])
-    row = demo.row(FAMILY_HARDWARE, (family, "H100-SXM-80"))
+def _history(demo: Deployment, shown: Shown, label: str) -> dict[str, Value]:
+    row = demo.row(FAMILY_HARDWARE, (shown.family, shown.hardware_type))
     last, mean, std, seen = row["last"], row["mean"], row["std"], row["last_seen"]
     if not (isinstance(last, float) and isinstance(mean, float) and isinstance(std, float) and isinstance(seen, int)):
-        raise DemoFailed(f"the online store has no history of {family}: {row}")
+        raise DemoFailed(f"the online store has no history of {shown.family}: {row}")
     click.echo(
-        f"  {family} on H100-SXM-80, {label}: {row['count']} runs, last {math.exp(last):,.0f} samples/s on "
-        f"{from_us(seen):%d %b %H:%M}, typically {math.exp(mean):,.0f} (×/÷ {math.exp(std):.2f}), "
-        f"{row['failures_since_success']} failures since"
+        f"  {shown.family} on {shown.hardware_type}, {label}: {row['count']} runs, "
+        f"last {math.exp(last):,.0f} samples/s on {from_us(seen):%d %b %H:%M}, "
+        f"typically {math.exp(mean):,.0f} (×/÷ {math.exp(std):.2f}), {row['failures_since_success']} failures since"
     )
     return row
 
@@ -254,7 +322,7 @@ def main() -> None:
     if not (feature_repo / "definitions.py").exists():
         raise SystemExit("run the demo from the root of the checkout: `make demo`")
     try:
-        run(feature_repo)
+        run(feature_repo, PAGE.resolve())
     except DemoFailed as failure:
         raise SystemExit(f"\nThe demo failed. {failure}") from None
     except KeyboardInterrupt:

@@ -1,17 +1,18 @@
-"""Past runs: the events of a table under a mapping, and the rows that are none, set aside with the reason."""
+"""Past runs: the events of a table, and the rows that are none, set aside with the reason."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, NamedTuple, Self
+from typing import BinaryIO, Final, NamedTuple, Protocol, Self
 
 import msgspec
 
 from leap_features.events import CompletionEvent
-from leap_training.mapping import RowRejected, RunMapping
+from leap_training.event_columns import EventColumns
+from leap_training.mapping import Row, RowRejected, RunMapping
 from leap_training.tables import BadRow, Table
 
 MENDS: Final[Mapping[str, str]] = {
@@ -28,6 +29,29 @@ DEFAULT_MEND: Final = "correct the value in the table, or the entry in the mappi
 
 Progress = Callable[[int], None]
 """Is told how much of the table has been read since it was last told."""
+
+
+class Reading(Protocol):
+    """How the rows of a table become events: by a mapping, or as columns that are the event's own fields."""
+
+    @property
+    def columns(self) -> Set[str]:
+        """Columns that the table must have, or that some row of it must."""
+
+    def event(self, row: Row) -> CompletionEvent:
+        """The event of a row; raises RowRejected where it is none."""
+
+    def check_columns(self, columns: list[str] | None) -> None:
+        """Check the columns of a table (None: each row has its own); raises MappingError."""
+
+
+def reading_of(mapping_path: Path | None) -> Reading:
+    """How to read a table: by the mapping in a TOML file, or, without one, as completion events.
+
+    Raises:
+        MappingError: the mapping cannot be read, or breaks a rule.
+    """
+    return EventColumns() if mapping_path is None else RunMapping.load(mapping_path)
 
 
 class PastRun(NamedTuple):
@@ -80,12 +104,12 @@ class Rejects:
 
 
 def past_runs(
-    table: Table, mapping: RunMapping, rejects: Rejects, progress: Progress = lambda _done: None
+    table: Table, mapping: Reading, rejects: Rejects, progress: Progress = lambda _done: None
 ) -> Iterator[PastRun]:
     """The events of `table`, in its order; what is none goes to `rejects`.
 
     Raises:
-        MappingError: the mapping reads a column that the table has not, or that no row of it has.
+        MappingError: `mapping` reads a column that the table has not, or that no row of it has.
         TableError: the table cannot be read on.
     """
     mapping.check_columns(table.columns)

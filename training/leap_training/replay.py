@@ -7,8 +7,8 @@ whether it comes again or the archive has it from an import.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,6 +28,16 @@ class Completed(NamedTuple):
     raw: bytes
 
 
+class Runs(Protocol):
+    """Events in the order in which they are to be sent, made as they are asked for, and how many there are."""
+
+    def __iter__(self) -> Iterator[Completed]:
+        """Each event once."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+
 class Replayed(msgspec.Struct, frozen=True):
     """What became of the runs."""
 
@@ -36,7 +46,7 @@ class Replayed(msgspec.Struct, frozen=True):
     failed: int
     """Events that the broker did not take in time."""
     waiting: int
-    """Events that still waited for the broker when it was given up."""
+    """Events that still waited for the broker, or to be sent, when it was given up."""
     seconds: float
 
 
@@ -47,9 +57,10 @@ def in_order(runs: Iterable[PastRun]) -> list[Completed]:
 
 def replay(
     producer: CompletionProducer,
-    runs: Iterable[Completed],
+    runs: Runs,
     *,
     at_completion: bool,
+    marked: bool = True,
     queue_wait_s: float = QUEUE_WAIT_S,
     flush_s: float = FLUSH_S,
     progress: Callable[[int], None] = lambda _done: None,
@@ -58,28 +69,30 @@ def replay(
 
     Args:
         at_completion: give each record the time of its completion, for a topic whose record times are the producers'.
+        marked: let each record carry the replay header, so that it may be late.
         queue_wait_s: how long a full local queue may stay full before the broker is given up.
         flush_s: how long to wait at the end for what the broker has not acknowledged.
     """
     began = time.monotonic()
-    sent = 0
     given_up = False
     for completed_us, _, raw in runs:
-        if not given_up:
-            given_up = not _send(producer, raw, completed_us if at_completion else None, queue_wait_s)
-        sent += 1
+        given_up = not _send(producer, raw, completed_us if at_completion else None, marked, queue_wait_s)
+        if given_up:
+            break
         progress(1)
     waiting = producer.flush(0 if given_up else flush_s)
-    left = sent - producer.sent - producer.failed
-    return Replayed(sent, producer.sent, producer.failed, max(waiting, left), time.monotonic() - began)
+    left = len(runs) - producer.sent - producer.failed
+    return Replayed(len(runs), producer.sent, producer.failed, max(waiting, left), time.monotonic() - began)
 
 
-def _send(producer: CompletionProducer, raw: bytes, timestamp_us: int | None, queue_wait_s: float) -> bool:
+def _send(
+    producer: CompletionProducer, raw: bytes, timestamp_us: int | None, marked: bool, queue_wait_s: float
+) -> bool:
     """Hand over one event; False if the local queue stays full for too long."""
     deadline = time.monotonic() + queue_wait_s
     while True:
         try:
-            producer.send_encoded(raw, replay=True, timestamp_us=timestamp_us)
+            producer.send_encoded(raw, replay=marked, timestamp_us=timestamp_us)
         except QueueFull:
             if time.monotonic() >= deadline:
                 return False

@@ -16,17 +16,16 @@ from leap_features.explained import explained
 from leap_features.family_file import RulesError
 from leap_features.instant import Instant
 from leap_features.settings import Settings, SettingsError
-from leap_training.mapping import MappingError, RunMapping
-from leap_training.past_runs import PastRun, Rejects, past_runs
+from leap_training.mapping import MappingError
+from leap_training.past_runs import PastRun, Rejects, past_runs, reading_of
 from leap_training.tables import Table, TableError
 
 _table = click.argument("runs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _mapping = click.option(
     "--mapping",
     "mapping_path",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file that says which column is what.",
+    help="TOML file that says which column is what.  [default: the columns are a completion event's fields]",
 )
 _rejects = click.option(
     "--rejects",
@@ -45,7 +44,7 @@ _rejects = click.option(
 @_rejects
 @click.option("--dry-run", is_flag=True, help="Only say what would be done; write nothing.")
 def import_command(
-    runs: Path, mapping_path: Path, archive_root: Path | None, rejects_path: Path | None, dry_run: bool
+    runs: Path, mapping_path: Path | None, archive_root: Path | None, rejects_path: Path | None, dry_run: bool
 ) -> None:
     """Put a table of past RUNS (.csv, .jsonl, .parquet) into the archive, as recorded when they completed.
 
@@ -77,14 +76,17 @@ def import_command(
         click.echo(f"{made.added:,} runs added to {root} as epoch {made.epoch} in {seconds:.1f} s")
         click.echo("next: `leap rebuild` brings them into the online store, `leap dataset` into a training set")
     if rejects.total and not made.added + made.already_there + made.repeated:
-        raise click.ClickException("no row is an event: check the mapping")
+        raise click.ClickException(
+            "no row is an event: "
+            + ("check the mapping" if mapping_path else "say by --mapping which column is what, or see docs/events.md")
+        )
 
 
 @click.command("replay")
 @_table
 @_mapping
 @_rejects
-def replay_command(runs: Path, mapping_path: Path, rejects_path: Path | None) -> None:
+def replay_command(runs: Path, mapping_path: Path | None, rejects_path: Path | None) -> None:
     """Send a table of past RUNS as completion events, in order of completion, marked as replayed.
 
     A running worker takes them in however late they are, and counts no attempt twice.
@@ -151,10 +153,10 @@ def dataset_command(out: Path, start: datetime | None, end: datetime | None) -> 
 
 @contextmanager
 def _converted(
-    runs: Path, mapping_path: Path, rejects_path: Path | None
+    runs: Path, mapping_path: Path | None, rejects_path: Path | None
 ) -> Iterator[tuple[Iterator[PastRun], Rejects]]:
     """The events of a table, read with a progress bar, and what is none."""
-    mapping = RunMapping.load(mapping_path)
+    mapping = reading_of(mapping_path)
     with Table(runs) as table, Rejects(rejects_path) as rejects, _bar(table.length, f"reading {runs.name}") as progress:
         yield past_runs(table, mapping, rejects, progress), rejects
 

@@ -1,0 +1,1 @@
+"""A synthetic fleet: completion events from physics, with the truth beside them."""

@@ -1,0 +1,40 @@
+"""Self-contained HTML pages with figures: what `leap waste` and other reports write for people to read and pass on.
+
+A page is one file. It asks nothing of the network, runs no script, follows the reader's light or dark preference,
+prints, and fits windows from 400 pixels on. Every figure has its numbers beneath it as a table.
+
+The pages are built as trees of elements by the standard library (see `elements`), and the charts are plain SVG. A
+template engine would add a dependency and escape only where it is asked to; a plotting library would bring megabytes of
+script, or pictures whose text nobody can select, search or have read out.
+"""
+
+from leap_training.page.charts import Bar, HeatCell, Series, Stack, bars, heat_table, legend, stacks
+from leap_training.page.document import Column, document, figure, folded, table
+from leap_training.page.elements import Child, Element, element, legible
+from leap_training.page.numbers import count, interval, money, percent, round_money, short_money
+
+__all__ = [
+    "Bar",
+    "Child",
+    "Column",
+    "Element",
+    "HeatCell",
+    "Series",
+    "Stack",
+    "bars",
+    "count",
+    "document",
+    "element",
+    "figure",
+    "folded",
+    "heat_table",
+    "interval",
+    "legend",
+    "legible",
+    "money",
+    "percent",
+    "round_money",
+    "short_money",
+    "stacks",
+    "table",
+]

@@ -1,0 +1,167 @@
+"""The command `leap waste`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from leap_features import family, hardware
+from leap_features.explained import explained
+from leap_features.family_file import RulesError
+from leap_features.settings import Settings, SettingsError
+from leap_training.mapping import MappingError
+from leap_training.past_runs import Rejects, reading_of
+from leap_training.tables import Table, TableError
+
+if TYPE_CHECKING:
+    from leap_training.waste.jobs import Jobs
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+_new_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("waste")
+@click.argument("runs", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--mapping",
+    "mapping_path",
+    type=_file,
+    help="TOML file that says which column of a table is what.  [default: the columns are a completion event's fields]",
+)
+@click.option(
+    "--costs", "costs_path", type=_file, help="CSV with name and hourly_cost_usd, over the catalogue's prices."
+)
+@click.option(
+    "--config-key",
+    "config_keys",
+    multiple=True,
+    help="Jobs are alike only if they agree in this key of their configuration, once per key.  "
+    "[default: all keys that do not go along with the hardware]",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="How far below the best value a job's hardware must lie to be called misplaced.",
+)
+@click.option("--all", "every", is_flag=True, help="Show all model types.")
+@click.option("--parquet", "parquet_path", type=_new_file, help="Write all lines to this Parquet file.")
+@click.option("--html", "html_path", type=_new_file, help="Write a page with figures to this file.")
+@click.option(
+    "--truth", "truth_path", type=_file, help="truth.parquet of a synthetic fleet, to hold the estimate against."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def waste_command(
+    runs: Path,
+    mapping_path: Path | None,
+    costs_path: Path | None,
+    config_keys: tuple[str, ...],
+    margin: float,
+    every: bool,
+    parquet_path: Path | None,
+    html_path: Path | None,
+    truth_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure what share of their cost jobs would have saved on other eligible hardware, from measured history alone.
+
+    RUNS is an archive, or a table of past runs (.csv, .jsonl, .parquet).
+    """
+    # The equations are small: threads for them wait for each other more than they work. Before numpy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from leap_features.archive import ArchiveError  # noqa: PLC0415  # `--help` needs no numpy
+    from leap_training.waste import table, truth  # noqa: PLC0415
+    from leap_training.waste.measure import NothingToMeasure, Options, measure  # noqa: PLC0415
+
+    began = time.monotonic()
+    for path in (parquet_path, html_path):
+        if path is not None and not path.parent.is_dir():
+            raise click.ClickException(f"{path.parent} is no directory: make it first, or write {path.name} elsewhere")
+    with explained(*_MENDABLE, ArchiveError, NothingToMeasure, truth.TruthError):
+        settings = Settings.from_env()
+        catalogue = hardware.CATALOGUE if costs_path is None else hardware.load(costs_path)
+        jobs = _read(runs, mapping_path, settings, catalogue, keep_ids=truth_path is not None)
+        expected = None if truth_path is None else truth.read_expected(truth_path, jobs)
+        options = Options(margin=margin, config_keys=config_keys or None)
+        with _bar(len(jobs), "measuring") as progress:
+            measured = measure(jobs, catalogue, str(runs), options, progress)
+        verdict = None if expected is None else truth.judge(measured, jobs, expected, catalogue)
+        if parquet_path is not None:
+            from leap_training.waste.tabular import write_parquet  # noqa: PLC0415
+
+            write_parquet(measured.report, parquet_path)
+        if html_path is not None:
+            from leap_training.waste.page import page  # noqa: PLC0415
+
+            html_path.write_text(page(measured.report), encoding="utf-8")
+    if as_json:
+        found = {"report": measured.report, "verdict": verdict, "seconds": round(time.monotonic() - began, 1)}
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    if verdict is not None:
+        for line in (*truth.lines(verdict, every=every), ""):
+            click.echo(line)
+    for path in (parquet_path, html_path):
+        if path is not None:
+            click.echo(f"written: {path}", err=True)
+    for line in table.lines(measured.report, every=every):
+        click.echo(line)
+
+
+def _read(
+    runs: Path, mapping_path: Path | None, settings: Settings, catalogue: hardware.Catalogue, *, keep_ids: bool
+) -> Jobs:
+    from leap_training.waste.reading import read_archive, read_table  # noqa: PLC0415  # `--help` needs no numpy
+
+    rules = family.load_rules(settings.family_rules)
+    if runs.is_dir():
+        if mapping_path is not None:
+            raise click.ClickException(
+                f"--mapping is for tables, and {runs} is a directory: leave it out, or name a file"
+            )
+        with _bar(0, f"reading {runs.name}") as progress:
+            return read_archive(runs, settings.horizon_us, catalogue, rules, progress.of, keep_ids=keep_ids)
+    with Table(runs) as table, Rejects(None) as rejects, _bar(table.length, f"reading {runs.name}") as progress:
+        jobs = read_table(table, reading_of(mapping_path), rejects, catalogue, rules, progress, keep_ids=keep_ids)
+    if rejects.total:
+        click.echo(f"{rejects.total:,} rows are no events and are left out:", err=True)
+        for line in rejects.first:
+            click.echo(f"  {line}", err=True)
+    return jobs
+
+
+class _Progress:
+    """A bar on standard error whose length may become known late."""
+
+    def __init__(self, update: Callable[[int], None], lengthen: Callable[[int], None]) -> None:
+        self._update = update
+        self._lengthen = lengthen
+
+    def __call__(self, done: int) -> None:
+        self._update(done)
+
+    def of(self, length: int) -> _Progress:
+        """Tell the length."""
+        self._lengthen(length)
+        return self
+
+
+@contextmanager
+def _bar(length: int, label: str) -> Iterator[_Progress]:
+    with click.progressbar(length=length, label=label, file=click.get_text_stream("stderr")) as bar:
+
+        def lengthen(known: int) -> None:
+            bar.length = known
+
+        yield _Progress(bar.update, lengthen)
+
+
+_MENDABLE = (MappingError, TableError, SettingsError, RulesError, hardware.CatalogueError, OSError)
