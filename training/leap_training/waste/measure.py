@@ -385,8 +385,8 @@ class _Lines:
             note = "not enough overlap: all jobs ran on one hardware type"
         else:
             note = (
-                f"not enough overlap: {int(compared):,} of {int(jobs):,} jobs have like ones on other eligible hardware, "
-                f"a figure needs {MIN_COMPARED}"
+                f"not enough overlap: {int(compared):,} of {int(jobs):,} jobs have like ones on other eligible "
+                f"hardware, a figure needs {MIN_COMPARED}"
             )
         return WasteLine(
             model_type=model,
