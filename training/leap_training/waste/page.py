@@ -370,8 +370,8 @@ def _reading(report: WasteReport) -> Element:
         (
             "Compared",
             "A job is compared where similar jobs (of the same family, else of the same model type, at like scale) "
-            "were measured on another hardware type that was eligible for it. Nothing is predicted: a type that "
-            "similar jobs never ran on is not judged, however good it may be.",
+            "were measured on another hardware type that was eligible for it. A type that similar jobs never ran on is "
+            "not judged, however good it may be.",
         ),
         (
             "Wasted",
@@ -381,8 +381,8 @@ def _reading(report: WasteReport) -> Element:
         ("Misplaced", f"The value of the type used was more than {percent(report.margin, 0)} below the best value."),
         (
             "Interval",
-            f"By the bootstrap: {_sure(report)} of such intervals hold the true value. They speak of chance in the "
-            "measured runs, not of what the assumptions below leave out.",
+            f"By a parametric bootstrap: {_sure(report)} of such intervals hold the true value. They speak of chance "
+            "in the measured runs, not of what the assumptions below leave out.",
         ),
         (
             "What it is not",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from leap_features.terminal import printable
+from leap_training.page import short_money
 from leap_training.waste.measure import in_order, wasted_usd
 from leap_training.waste.report import BestValue, Share, WasteLine, WasteReport
 
@@ -25,7 +26,7 @@ def lines(report: WasteReport, *, every: bool = False) -> Iterator[str]:
     total = report.total
     yield f"waste in {printable(report.source)}, completed {report.begin:%Y-%m-%d} to {report.end:%Y-%m-%d} UTC"
     yield (
-        f"{total.jobs:,} jobs that cost {money(total.cost_usd)}; {total.compared_jobs:,} jobs, "
+        f"{total.jobs:,} jobs that cost {short_money(total.cost_usd)}; {total.compared_jobs:,} jobs, "
         f"{_of(total.compared_cost_usd, total.cost_usd)} of the cost, have similar ones on other eligible hardware"
     )
     for note in report.notes:
@@ -60,18 +61,9 @@ def sentence(report: WasteReport) -> str:
     if total.waste is None:
         return f"No figure for the waste: {total.note}."
     return (
-        f"{percent(total.waste)} of {money(total.compared_cost_usd)}, about {money(wasted_usd(total))}, would have "
-        "been saved on the eligible hardware of most value."
+        f"{percent(total.waste)} of {short_money(total.compared_cost_usd)}, about {short_money(wasted_usd(total))}, "
+        "would have been saved on the eligible hardware of most value."
     )
-
-
-def money(usd: float) -> str:
-    """An amount of US dollars with three digits."""
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if usd >= 0.9995 * unit:
-            shown = usd / unit
-            return f"${shown:.{2 if shown < 9.995 else 1 if shown < 99.95 else 0}f}{name}"
-    return f"${usd:.2f}" if usd < 9.995 else f"${usd:.0f}"
 
 
 def percent(share: Share) -> str:
@@ -87,10 +79,11 @@ def _header(first: str, confidence: float, last: str) -> str:
 def _row(name: str | None, line: WasteLine, last: str) -> str:
     text = printable(name or "")
     text = text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
-    row = f"{text:<{_NAME}} {line.jobs:>9,} {money(line.cost_usd):>7} {_of(line.compared_cost_usd, line.cost_usd):>8} "
+    compared = _of(line.compared_cost_usd, line.cost_usd)
+    row = f"{text:<{_NAME}} {line.jobs:>9,} {short_money(line.cost_usd):>7} {compared:>8} "
     if line.waste is None:
         return row + f"{'not enough overlap':>22}"
-    return (row + f"{percent(line.waste):>22} {money(wasted_usd(line)):>7}  {last}")[:WIDTH].rstrip()
+    return (row + f"{percent(line.waste):>22} {short_money(wasted_usd(line)):>7}  {last}")[:WIDTH].rstrip()
 
 
 def _of(part: float, whole: float) -> str:
