@@ -34,8 +34,15 @@ OWN_HARDWARE_SPREAD: Final = 0.10
 """σ of what a family's code gains or loses on one hardware type against the others."""
 MODEL_HARDWARE_SPREAD: Final = 0.10
 """The same of a model type."""
+CHANGE_GAIN: Final = 0.02
 CHANGE_SPREAD: Final = 0.13
-"""σ of what a change of code gains or loses."""
+"""Mean and σ of what a change of code gains or loses."""
+DRIFT_SPREAD: Final = 0.002
+"""σ of the slow drift of a family's code, a day."""
+LAUNCH_SPREAD: Final = 1.4
+"""σ of the logarithm of how often a family is launched, against the others of its model type."""
+READER_SURPLUS: Final = (0.9, 0.6)
+"""Mean and σ of the logarithm of what readers supply over what a job needs on middling hardware."""
 MOST_COMMON: Final = 0
 """Index of the most common model type. Its code is kept well on several hardware types (see `balance`)."""
 MOST_COMMON_HARDWARE: Final = 6
@@ -125,7 +132,7 @@ def families(models: Models, machines: Machines, attempts: int, days: int, rng: 
         model=model,
         begin=begin,
         end=end,
-        weight=np.exp(rng.normal(0, 1.4, count)),
+        weight=np.exp(rng.normal(0, LAUNCH_SPREAD, count)),
         precision=precision,
         trainers=trainers,
         batch=batch,
@@ -133,11 +140,11 @@ def families(models: Models, machines: Machines, attempts: int, days: int, rng: 
         readers=readers,
         variant=variant,
         # The most common model type never waits for its readers.
-        reader_rate=per_source * np.exp(rng.normal(0.9, 0.6, count) + 1.5 * (model == MOST_COMMON)),
+        reader_rate=per_source * np.exp(rng.normal(*READER_SURPLUS, count) + 1.5 * (model == MOST_COMMON)),
         code=rng.normal(0, CODE_SPREAD, count),
         change_day=rng.uniform(0, 1.6 * days, (count, CHANGES)),
-        change=rng.normal(0.02, CHANGE_SPREAD, (count, CHANGES)),
-        drift=rng.normal(0, 0.002, count),
+        change=rng.normal(CHANGE_GAIN, CHANGE_SPREAD, (count, CHANGES)),
+        drift=rng.normal(0, DRIFT_SPREAD, count),
         own=tuning[model] + rng.normal(0, OWN_HARDWARE_SPREAD, (count, len(machines))),
         eligible=eligible,
         habit=rng.gamma(0.8, 1.0, (count, len(machines))) + 1e-3,
