@@ -72,7 +72,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	    exit 1; \
 	  fi; \
 	fi
-	@echo "Installing LEAP and everything that its tests need into $(VENV) (some 400 MB the first time) ..."
+	@echo "Installing LEAP and everything that its tests need into $(VENV) (some 900 MB the first time) ..."
 	@$(VENV)/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[all]'
 	@touch $@
 

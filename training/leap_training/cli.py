@@ -44,6 +44,7 @@ def train_command(
         rules = load_rules(settings.family_rules)
         read = read_training_set(dataset)
         rows = read.rows if before is None else read.rows.where(read.rows.recorded_at_us < to_us(before))
+        click.echo(f"fitting {len(rows):,} attempts", err=True)
         evaluation = held_out(rows, CATALOGUE, config_keys)
         fitted = fit(rows, CATALOGUE, config_keys=config_keys)
         figures = {} if evaluation is None else metrics(evaluation)

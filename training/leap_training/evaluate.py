@@ -112,7 +112,7 @@ def table(evaluation: Evaluation) -> Iterator[str]:
         for method, result in (("model", judgement.model), ("back-off's last value", judgement.backoff_last)):
             shares = f"{_percent(result.within_10):>9}{_percent(result.within_20):>9}"
             error = f"{_percent(result.median_error):>14}"
-            yield f"{f'{title}, {method}':<48}{result.rows:>8}{shares}{error}{result.unanswered:>12}"
+            yield f"{f'{title}, {method}':<48}{result.rows:>8,}{shares}{error}{result.unanswered:>12,}"
 
 
 def _percent(value: float | None) -> str:

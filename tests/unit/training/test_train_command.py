@@ -42,7 +42,7 @@ def test_training_before_an_instant_uses_nothing_recorded_later(dataset: Path, t
     cut = submitted_at(300)
     result = train(dataset, "--bundles", tmp_path, "--before", cut.isoformat(), "--json")
     assert result.exit_code == 0, result.output
-    assert json.loads(result.output)["rows"] == 299
+    assert json.loads(result.stdout)["rows"] == 299
     window = load(tmp_path).manifest.training
     assert window.before == cut
     assert window.last_recorded_at is not None

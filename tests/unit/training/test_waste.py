@@ -123,12 +123,27 @@ def test_a_family_suited_by_other_hardware_than_its_model_type_is_judged_by_its_
     assert measured.report.total.waste.value == pytest.approx(wasted / (80 * 16 + 80 * 8), abs=0.03)
 
 
-def test_jobs_are_not_compared_over_hardware_that_was_not_eligible() -> None:
+def test_a_job_for_which_nothing_else_was_eligible_had_nothing_to_waste() -> None:
     report = report_of(build(on("cheap", 100.0) + on("fast", 100.0, eligible=("fast",))))
     by_hardware = {line.hardware_type: line for line in report.by_hardware}
-    assert by_hardware["fast"].waste is None
-    assert by_hardware["fast"].compared_jobs == 0
+    assert by_hardware["fast"].compared_jobs == 10
     assert by_hardware["cheap"].compared_jobs == 10
+    (model,) = report.by_model
+    assert model.compared_cost_usd == model.cost_usd
+    freely = report_of(build(on("cheap", 100.0) + on("fast", 100.0)))
+    assert model.waste is not None
+    assert model.waste.value < 0.05
+    assert freely.total.waste is not None
+    assert freely.total.waste.value > 0.3
+    assert any("10 of 20 jobs had one eligible hardware type" in note for note in report.notes)
+    assert {entry.hardware_type: round(entry.share.value) for entry in report.best} == {"cheap": 1, "fast": 0}
+
+
+def test_where_no_job_had_a_choice_there_is_no_figure() -> None:
+    report = report_of(build(on("cheap", 100.0, eligible=("cheap",)) + on("fast", 100.0, eligible=("fast",))))
+    assert report.total.waste is None
+    assert report.total.note.startswith("not enough overlap")
+    assert report.best == []
 
 
 def test_jobs_of_unlike_scale_are_not_compared() -> None:

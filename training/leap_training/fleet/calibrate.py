@@ -214,7 +214,7 @@ _BESIDE: Final[tuple[tuple[str, str, str, Unit], ...]] = (
     ("preempted", "attempts preempted", "", "share"),
     ("cancelled", "attempts cancelled", "", "share"),
     ("on_best_value", "succeeded attempts on the type of best value", "19.9 % ranked", "share"),
-    ("true_waste", "cost that the type of best value would have saved", "3 % saved", "share"),
+    ("true_waste", "share of all cost that the best value would have saved", "3 % saved", "share"),
 )
 
 

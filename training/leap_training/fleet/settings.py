@@ -50,7 +50,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
         return max(8, round(FULL_MODEL_TYPES * math.sqrt(min(1.0, self.attempts / FULL_SIZE))))
 
     def checked(self) -> FleetSettings:
-        """These settings, once they are known to make a fleet.
+        """These settings with their start in UTC, once they are known to make a fleet.
 
         Raises:
             ValueError: one of them breaks a rule; names value, rule and mend.
@@ -86,7 +86,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"the fleet must end before the year 9999, got start {self.start}: begin earlier"
             ) from None
-        return self
+        return msgspec.structs.replace(self, start=self.start.astimezone(UTC))
 
 
 def _at_least(name: str, value: int, least: int) -> None:

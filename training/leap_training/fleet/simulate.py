@@ -10,10 +10,11 @@ on how another one is made or how the batches are read.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
-from datetime import UTC
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,7 +53,10 @@ class Fleet:
         Raises:
             ValueError: a setting breaks a rule; names value, rule and mend.
         """
-        self.settings = settings.checked()
+        self.settings = settings = settings.checked()
+        # Fleets of other settings are other attempts, so that two of them may stand in one archive.
+        digest = hashlib.blake2b(msgspec.json.encode(settings), digest_size=4).hexdigest()
+        self._name = f"fleet{settings.seed}-{digest}"
         self._machines = machines(settings, catalogue, len(KINDS), self._rng(_MACHINES))
         self._models = models(settings.model_type_count, self._rng(_MODELS))
         made = families(self._models, self._machines, settings.attempts, settings.days, self._rng(_FAMILIES))
@@ -88,7 +92,7 @@ class Fleet:
 
         Memory holds the attempts that run at one time, whatever the number of days.
         """
-        start_us = to_us(self.settings.start.astimezone(UTC))
+        start_us = to_us(self.settings.start)
         pending: Launches | None = None
         first = 0
         for day, count in enumerate(self._counts()):
@@ -112,7 +116,7 @@ class Fleet:
 
     def _counts(self) -> NDArray[np.int64]:
         """Attempts of each day: weekends have fewer, and their sum is exact."""
-        weekday = self.settings.start.astimezone(UTC).weekday()
+        weekday = self.settings.start.weekday()
         weight = np.array([_WEEK[(weekday + day) % 7] for day in range(self.settings.days)])
         ends = np.round(np.cumsum(weight) / weight.sum() * self.settings.attempts).astype(np.int64)
         counts: NDArray[np.int64] = np.diff(ends, prepend=0)
@@ -127,7 +131,7 @@ class Fleet:
             for family, at, draw in zip(of_family, made.submitted_us.tolist(), made.name_draw.tolist(), strict=True)
         ]
         return Attempts(
-            attempt_id=[f"fleet{self.settings.seed}-{number:08d}" for number in made.number.tolist()],
+            attempt_id=[f"{self._name}-{number:08d}" for number in made.number.tolist()],
             job_name=names,
             model=made.model.astype(np.int32),
             family=made.family,

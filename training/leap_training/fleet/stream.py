@@ -89,20 +89,19 @@ def stream_fleet(
     Raises:
         FromTheFuture: an attempt completes more than five minutes from now; what came before has been sent.
     """
-    runs = _Outgoing(fleet, pace, live, at_completion, now_us)
+    runs = _Outgoing(fleet, pace, live, now_us)
     return replay(producer, runs, at_completion=at_completion, marked=not live, progress=progress)
 
 
 class _Outgoing:
     """The events of a fleet as they go out, each made when it is due."""
 
-    def __init__(self, fleet: Fleet, pace: Pace, live: bool, at_completion: bool, now_us: Callable[[], int]) -> None:
+    def __init__(self, fleet: Fleet, pace: Pace, live: bool, now_us: Callable[[], int]) -> None:
         self._fleet = fleet
         self._batches = fleet.batches()
         self._first = next(self._batches)  # made before the time begins to count
         self._pace = pace
         self._live = live
-        self._at_completion = at_completion
         self._now_us = now_us
 
     def __len__(self) -> int:
@@ -117,7 +116,7 @@ class _Outgoing:
                 yield Completed(to_us(sent.completed_at), sent.attempt_id, encode(sent))
 
     def _checked(self, event: CompletionEvent) -> CompletionEvent:
-        if not self._at_completion and to_us(event.completed_at) > self._now_us() + CLOCK_ALLOWANCE_US:
+        if to_us(event.completed_at) > self._now_us() + CLOCK_ALLOWANCE_US:
             raise FromTheFuture(
                 f"attempt {event.attempt_id} completes at {event.completed_at.isoformat()}, later than now, and would "
                 "be dead-lettered: begin the fleet earlier by --start, or send it --live"

@@ -106,14 +106,14 @@ def waste_command(
         found = {"report": measured.report, "verdict": verdict, "seconds": round(time.monotonic() - began, 1)}
         click.echo(msgspec.json.encode(found).decode())
         return
-    if verdict is not None:
-        for line in (*truth.lines(verdict, every=every), ""):
-            click.echo(line)
     for path in (parquet_path, html_path):
         if path is not None:
             click.echo(f"written: {path}", err=True)
     for line in table.lines(measured.report, every=every):
         click.echo(line)
+    if verdict is not None:
+        for line in ("", *truth.lines(verdict, every=every)):
+            click.echo(line)
 
 
 def _read(

@@ -25,8 +25,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MIN_COMPARED: Final = 5
-"""Jobs with overlap that a figure needs."""
+MIN_OVERLAP: Final = 5
+"""Jobs that a figure needs which had a choice between hardware types on which similar jobs were measured."""
 _LEARN_RUNS: Final = 100_000
 """Runs from which the variances are learnt; more would not change them."""
 _LEARN_RUNS_OF_MODEL: Final = 8_000
@@ -75,11 +75,13 @@ class _Found(NamedTuple):
     misplaced: Floats
     """Cost of the jobs below the best by more than the margin, likewise."""
     best: Floats
-    """Compared jobs for which each hardware type was best, by draw."""
+    """Jobs with overlap for which each hardware type was best, by draw."""
     judged: Ints
-    """Compared jobs that each hardware type was a candidate for."""
+    """Jobs with overlap that each hardware type was a candidate for."""
     compared: Bools
-    """For each run of the model type."""
+    """For each run of the model type: whether it had such a choice, or none at all."""
+    overlap: Bools
+    """For each run of the model type: whether it had such a choice."""
     candidates: Bools
     """For each run of the model type, by hardware type."""
 
@@ -167,6 +169,7 @@ def measure(
         by_model_hardware=lines.by_model_hardware,
         best=lines.best,
         notes=[*_notes(jobs, priced, keys, compared), *cost_notes],
+        weights=bool((jobs.device_hours[priced] <= 0).all()),
     )
     return Measurement(report, compared, candidates, np.where(priced, cost, np.nan))
 
@@ -233,16 +236,19 @@ def _measure_model(
     may = measured & data.eligible_types[data.eligible[rows]] & ~data.fails[rows]
     may &= data.eligible_known[data.eligible[rows]][:, None] | (data.first_day <= data.day[rows, None])
     may[np.arange(count), hardware] = True
-    compared = may.sum(axis=1) > 1
+    overlap = may.sum(axis=1) > 1
+    # A job for which only its own hardware was eligible had nothing to waste.
+    nothing_else = data.eligible_known & (data.eligible_types.sum(axis=1) == 1)
     found = _Found(
         np.zeros((types, options.draws)),
         np.zeros((types, options.draws)),
         np.zeros((types, options.draws)),
-        may[compared].sum(axis=0),
-        compared,
+        may[overlap].sum(axis=0),
+        overlap | nothing_else[data.eligible[rows]],
+        overlap,
         may,
     )
-    if not compared.any():
+    if not overlap.any():
         return found
     runs, own_types = data.runs(rows)
     fit = Fit(design(runs, len(own_types)), pooled, random)
@@ -252,7 +258,7 @@ def _measure_model(
     cell = np.searchsorted(fit.design.cells, np.arange(count), side="right") - 1
     at_once = max(1, _AT_ONCE // (options.draws * len(own_types)))
     for part, relative in fit.relative(options.draws, at_once):
-        mine = np.flatnonzero(compared & (cell >= part.start) & (cell < part.stop))
+        mine = np.flatnonzero(overlap & (cell >= part.start) & (cell < part.stop))
         if len(mine):
             at, cost = cell[mine] - part.start, data.cost[rows][mine]
             _evaluate(relative, at, hardware[mine], may[mine], cost, own_types, options.margin, found)
@@ -313,8 +319,8 @@ class _Lines:
     def __init__(self, jobs: Jobs, options: Options) -> None:
         self._jobs, self._options = jobs, options
         size = len(jobs.hardware_types)
-        self._sums: list[Floats] = [np.zeros(size)] * 4
-        """Jobs, their cost, compared jobs and their cost, by hardware type."""
+        self._sums: list[Floats] = [np.zeros(size)] * 5
+        """Jobs, their cost, compared jobs and their cost, jobs with overlap, by hardware type."""
         self._lost, self._misplaced = np.zeros((size, options.draws)), np.zeros((size, options.draws))
         self._total_lost, self._total_misplaced = np.zeros(options.draws), np.zeros(options.draws)
         self.by_model: list[WasteLine] = []
@@ -328,6 +334,7 @@ class _Lines:
             np.bincount(hardware, cost, size).astype(np.float64),
             np.bincount(hardware[found.compared], minlength=size).astype(np.float64),
             np.bincount(hardware[found.compared], cost[found.compared], size).astype(np.float64),
+            np.bincount(hardware[found.overlap], minlength=size).astype(np.float64),
         ]
         self._sums = [total + own for total, own in zip(self._sums, sums, strict=True)]
         self._lost += np.sort(found.lost, axis=1)
@@ -344,8 +351,8 @@ class _Lines:
             self._line(name, int(h), sums, found.lost[h], found.misplaced[h], slice(int(h), int(h) + 1), len(ran))
             for h in ran
         ]
-        jobs = int(sums[2].sum())
-        if jobs >= MIN_COMPARED:
+        jobs = int(sums[4].sum())
+        if jobs >= MIN_OVERLAP:
             self.best += [
                 BestValue(
                     model_type=name,
@@ -377,16 +384,16 @@ class _Lines:
         chosen: slice,
         types: int,
     ) -> WasteLine:
-        jobs, cost, compared, compared_cost = (column[chosen].sum() for column in sums)
-        enough = compared >= MIN_COMPARED and compared_cost > 0
+        jobs, cost, compared, compared_cost, overlap = (column[chosen].sum() for column in sums)
+        enough = overlap >= MIN_OVERLAP and compared_cost > 0
         if enough:
             note = ""
         elif types < 2:
             note = "not enough overlap: all jobs ran on one hardware type"
         else:
             note = (
-                f"not enough overlap: {int(compared):,} of {int(jobs):,} jobs have like ones on other eligible "
-                f"hardware, a figure needs {MIN_COMPARED}"
+                f"not enough overlap: {int(overlap):,} of {int(jobs):,} jobs have like ones on other eligible "
+                f"hardware, a figure needs {MIN_OVERLAP}"
             )
         return WasteLine(
             model_type=model,
@@ -442,11 +449,12 @@ def _costs(jobs: Jobs, price: Floats) -> tuple[Floats, list[str]]:
 def _notes(jobs: Jobs, priced: Bools, keys: ConfigKeys, compared: Bools) -> list[str]:
     notes = []
     sizes = np.array([len(types) for types in jobs.eligible_sets])
-    unknown = int((sizes[jobs.eligible] == 0).sum())
+    of_job = sizes[jobs.eligible]
+    unknown = int((of_job[priced] == 0).sum())
     if unknown:
         notes.append(
-            f"{unknown:,} of {len(jobs):,} jobs do not say which hardware was eligible: every type on which similar "
-            "jobs ran, and that was in use by then, is taken to have been; that may overstate the waste"
+            f"{unknown:,} of {int(priced.sum()):,} jobs do not say which hardware was eligible: every type on which "
+            "similar jobs ran, and that was in use by then, is taken to have been; that may overstate the waste"
         )
     if not priced.all():
         names = sorted({jobs.hardware_types[h] for h in np.unique(jobs.hardware[~priced])})
@@ -454,7 +462,13 @@ def _notes(jobs: Jobs, priced: Bools, keys: ConfigKeys, compared: Bools) -> list
             f"{int((~priced).sum()):,} jobs left out, since their hardware has no price: {_listed(names)} "
             "(give one with --costs)"
         )
-    rest = int(priced.sum() - compared.sum())
+    alone = int((priced & compared & (of_job == 1)).sum())
+    rest = int((priced & ~compared).sum())
+    if alone:
+        notes.append(
+            f"{alone:,} of {int(priced.sum()):,} jobs had one eligible hardware type, and so nothing to waste: they "
+            "count among the compared"
+        )
     if rest:
         notes.append(
             f"{rest:,} of {int(priced.sum()):,} jobs are not compared: no similar job was measured on another eligible "

@@ -92,14 +92,21 @@ def _headline(report: WasteReport) -> Element:
         element(
             "p",
             "of the compared cost would have been saved if every compared job had run on the eligible hardware type "
-            "that gives most throughput per cost for it: ",
-            element("strong", f"{short_money(_wasted(total))} of {short_money(total.compared_cost_usd)}"),
+            "that gives most throughput per cost for it",
+            *(
+                (". The runs say no device hours: amounts below are weights, not what anybody paid",)
+                if report.weights
+                else (
+                    ": ",
+                    element("strong", f"{short_money(_wasted(total))} of {short_money(total.compared_cost_usd)}"),
+                )
+            ),
             ".",
         ),
         element(
             "p",
-            f"{_sure(report)} interval: {interval(total.waste.low, total.waste.high)}, "
-            f"which is {short_money(low)} to {short_money(high)}.",
+            f"{_sure(report)} interval: {interval(total.waste.low, total.waste.high)}"
+            + ("." if report.weights else f", which is {short_money(low)} to {short_money(high)}."),
         ),
         class_="headline",
         id="headline",
@@ -125,11 +132,15 @@ def _tiles(report: WasteReport) -> Element:
     left_cost, left_jobs = total.cost_usd - total.compared_cost_usd, total.jobs - total.compared_jobs
     with_figure = sum(line.waste is not None for line in report.by_model)
     tiles = [
-        ("Cost of all jobs", short_money(total.cost_usd), f"{count(total.jobs, 'job')} that succeeded, with a price"),
+        (
+            "Cost of all jobs",
+            short_money(total.cost_usd),
+            f"{count(total.jobs, 'succeeded job')} whose hardware has a price",
+        ),
         (
             "Compared",
             _of(total.compared_cost_usd, total.cost_usd),
-            f"{count(total.compared_jobs, 'job')}: similar ones were measured on another eligible type",
+            f"{count(total.compared_jobs, 'job')}: similar ones ran on another eligible type, or none was eligible",
         ),
         (
             "Not compared",
@@ -197,7 +208,8 @@ def _cost_parts(line: WasteLine) -> tuple[float, float, float]:
 
 
 def _cost_text(line: WasteLine) -> str:
-    what = "not compared" if line.waste is None else f"{short_money(_wasted(line))} wasted"
+    none = "too few compared" if line.compared_jobs else "not compared"
+    what = none if line.waste is None else f"{short_money(_wasted(line))} wasted"
     return f"{short_money(line.cost_usd)} · {what}"
 
 
@@ -221,7 +233,7 @@ def _best_value(report: WasteReport) -> Element:
     return figure(
         "best-value",
         heading,
-        "For what share of a model type's compared jobs each hardware type gave most throughput per cost"
+        "For what share of a model type's jobs with a choice each hardware type gave most throughput per cost"
         f"{_selection(shown, lines, 'model types', 'with the highest cost')}. Where one type has nearly all of a bar, "
         "a fixed choice would do; where several share it, the best choice differs from job to job.",
         legend(series),
@@ -234,7 +246,7 @@ def _best_value(report: WasteReport) -> Element:
             lambda share: percent(share, 0),
         ),
         numbers=table(
-            "Share of compared jobs for which a hardware type gave most value",
+            "Share of jobs with a choice for which a hardware type gave most value",
             [
                 Column("Model type", number=False),
                 Column("Hardware type", number=False),
@@ -370,8 +382,9 @@ def _reading(report: WasteReport) -> Element:
         (
             "Compared",
             "A job is compared where similar jobs (of the same family, else of the same model type, at like scale) "
-            "were measured on another hardware type that was eligible for it. A type that similar jobs never ran on is "
-            "not judged, however good it may be.",
+            "were measured on another hardware type that was eligible for it. A job for which one type alone was "
+            "eligible counts too: it had nothing to waste. A type that similar jobs never ran on is not judged, "
+            "however good it may be.",
         ),
         (
             "Wasted",
@@ -381,8 +394,8 @@ def _reading(report: WasteReport) -> Element:
         ("Misplaced", f"The value of the type used was more than {percent(report.margin, 0)} below the best value."),
         (
             "Interval",
-            f"By a parametric bootstrap: {_sure(report)} of such intervals hold the true value. They speak of chance "
-            "in the measured runs, not of what the assumptions below leave out.",
+            f"What chance in the measured runs leaves open, at {_sure(report)}: on synthetic fleets, where the truth "
+            "is known, about as many of such intervals held it. What the assumptions below leave out is not in it.",
         ),
         (
             "What it is not",

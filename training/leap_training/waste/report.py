@@ -25,7 +25,8 @@ class WasteLine(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float
     """What those attempts cost: US dollars, or weights where the runs say no times (a note then says so)."""
     compared_jobs: int
-    """Of those, the ones with overlap: similar jobs were measured on another eligible hardware type."""
+    """Of those, the ones of which something can be said: similar jobs were measured on another eligible hardware type,
+    or no other was eligible."""
     compared_cost_usd: float
     waste: Share | None
     """Share of the compared cost that the best eligible hardware would have saved."""
@@ -36,12 +37,12 @@ class WasteLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BestValue(msgspec.Struct, frozen=True, kw_only=True):
-    """For what share of a model type's compared jobs a hardware type gave most value."""
+    """For what share of a model type's jobs a hardware type gave most value; jobs without a choice are left out."""
 
     model_type: str
     hardware_type: str
     jobs: int
-    """Compared jobs of the model type for which the hardware type could be judged."""
+    """Jobs of the model type for which the hardware type could be compared with others."""
     share: Share
 
 
@@ -65,3 +66,5 @@ class WasteReport(msgspec.Struct, frozen=True, kw_only=True):
     best: list[BestValue]
     notes: list[str]
     """Assumptions made and what was left out, with counts."""
+    weights: bool = False
+    """No run says its device hours: amounts are weights of the jobs, not what anybody paid."""

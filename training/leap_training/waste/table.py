@@ -27,7 +27,7 @@ def lines(report: WasteReport, *, every: bool = False) -> Iterator[str]:
     yield f"waste in {printable(report.source)}, completed {report.begin:%Y-%m-%d} to {report.end:%Y-%m-%d} UTC"
     yield (
         f"{total.jobs:,} jobs that cost {short_money(total.cost_usd)}; {total.compared_jobs:,} jobs, "
-        f"{_of(total.compared_cost_usd, total.cost_usd)} of the cost, have similar ones on other eligible hardware"
+        f"{_of(total.compared_cost_usd, total.cost_usd)} of the cost, can be compared"
     )
     for note in report.notes:
         yield from textwrap.wrap(printable(note), WIDTH, initial_indent="- ", subsequent_indent="  ")
@@ -60,6 +60,10 @@ def sentence(report: WasteReport) -> str:
     total = report.total
     if total.waste is None:
         return f"No figure for the waste: {total.note}."
+    if report.weights:
+        return (
+            f"{percent(total.waste)} of the compared cost would have been saved on the eligible hardware of most value."
+        )
     return (
         f"{percent(total.waste)} of {short_money(total.compared_cost_usd)}, about {short_money(wasted_usd(total))}, "
         "would have been saved on the eligible hardware of most value."
@@ -82,7 +86,7 @@ def _row(name: str | None, line: WasteLine, last: str) -> str:
     compared = _of(line.compared_cost_usd, line.cost_usd)
     row = f"{text:<{_NAME}} {line.jobs:>9,} {short_money(line.cost_usd):>7} {compared:>8} "
     if line.waste is None:
-        return row + f"{'not enough overlap':>22}"
+        return row + f"{'too few compared' if line.compared_jobs else 'not enough overlap':>22}"
     return (row + f"{percent(line.waste):>22} {short_money(wasted_usd(line)):>7}  {last}")[:WIDTH].rstrip()
 
 

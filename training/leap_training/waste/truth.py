@@ -164,7 +164,7 @@ def lines(verdict: Verdict, *, every: bool = False) -> Sequence[str]:
     without = f", {verdict.without_figure} of them without a figure" if verdict.without_figure else ""
     return [
         f"truth: of {verdict.model_types} model types with {LEAST_JOBS} jobs or more on two hardware types{without}, "
-        f"the interval holds it for {verdict.coverage:.1%}",
+        f"the interval holds it for {round(verdict.coverage * verdict.model_types)}, that is {verdict.coverage:.1%}",
         f"(over the hardware that similar jobs were measured on: {verdict.coverage_seen:.1%}); median half-width "
         f"{100 * verdict.median_half_width:.1f} points, mean error {100 * verdict.bias:+.1f} points; total "
         f"{verdict.total_truth:.1%}",
