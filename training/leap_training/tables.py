@@ -125,8 +125,16 @@ class Table:
         return self._parquet_batches(file.iter_batches(ROWS_AT_ONCE))
 
     def _parquet_batches(self, batches: Iterator[Any]) -> Iterator[Mapping[str, object]]:
+        import pyarrow as pa  # noqa: PLC0415  # the other formats need no pyarrow
+
         for batch in batches:
-            rows: list[dict[str, object]] = _in_microseconds(batch).to_pylist()
+            try:
+                rows: list[dict[str, object]] = _in_microseconds(batch).to_pylist()
+            except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:
+                raise TableError(
+                    f"{self._path}: rows {self._parquet_rows + 1:,} and following cannot be read: {error}; times must "
+                    "lie in the years 1 to 9999, in a known zone"
+                ) from None
             for row in rows:
                 self._parquet_rows += 1
                 yield row

@@ -194,7 +194,7 @@ def test_what_jobs_lose_on_a_draw_equals_the_sum_over_jobs(seed: int) -> None:
     may[:, own_types] = random.random((count, 3)) < 0.6
     may[np.arange(count), hardware] = True
     cost = random.uniform(1, 10, count)
-    zeros = [np.zeros((types, draws)) for _ in range(3)]
+    zeros = [np.zeros((types, draws)) for _ in range(4)]
     found = measuring._Found(*zeros, np.zeros(types, np.int64), np.ones(count, bool), np.ones(count, bool), may)
     measuring._evaluate(relative, cell, hardware, may, cost, own_types, margin, found)
     lost, misplaced, best = (np.zeros((types, draws)) for _ in range(3))

@@ -116,3 +116,15 @@ def test_the_name_says_the_format(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("x")
     with pytest.raises(TableError, match="is no Parquet file"):
         Table(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [pa.array([2**60], pa.timestamp("us", "UTC")), pa.array([0], pa.timestamp("us", "Nowhere/Land"))],
+    ids=["after the year 9999", "of an unknown zone"],
+)
+def test_parquet_times_that_are_none_are_an_error_of_the_table(tmp_path: Path, times: pa.Array) -> None:
+    path = tmp_path / "runs.parquet"
+    pq.write_table(pa.table({"began": times}), path)
+    with pytest.raises(TableError, match="rows 1 and following cannot be read"):
+        rows(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,6 +85,7 @@ def waste_command(
     for path in (parquet_path, html_path):
         if path is not None and not path.parent.is_dir():
             raise click.ClickException(f"{path.parent} is no directory: make it first, or write {path.name} elsewhere")
+    _not_over_inputs((parquet_path, html_path), (runs, mapping_path, costs_path, truth_path))
     with explained(*_MENDABLE, ArchiveError, NothingToMeasure, truth.TruthError):
         settings = Settings.from_env()
         catalogue = hardware.CATALOGUE if costs_path is None else hardware.load(costs_path)
@@ -114,6 +115,18 @@ def waste_command(
     if verdict is not None:
         for line in ("", *truth.lines(verdict, every=every)):
             click.echo(line)
+
+
+def _not_over_inputs(written: Sequence[Path | None], read: Sequence[Path | None]) -> None:
+    """Refuse to write over what is read, over what is no plain file, or two things to one file."""
+    paths = [path for path in written if path is not None]
+    for path in paths:
+        if path.exists() and not path.is_file():
+            raise click.ClickException(f"{path} is no plain file: name another to write to")
+        if any(path.exists() and path.samefile(other) for other in read if other is not None):
+            raise click.ClickException(f"{path} is what this command reads: name another file to write to")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise click.ClickException(f"--parquet and --html are both {paths[0]}: name two files")
 
 
 def _read(

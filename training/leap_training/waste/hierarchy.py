@@ -85,7 +85,7 @@ _DRAWS_AT_ONCE: Final = 40
 """Draws that share the weights of runs and the scales of families, which are drawn too."""
 _BATCH_NUMBERS: Final = 2_000_000
 """Numbers that the equations of one batch of families hold at most, about."""
-_MOST_COLUMNS: Final = 1_500
+_MOST_COLUMNS: Final = 300
 """Effects of one level of one family that are told apart, the ones with most runs first; bounds time and memory."""
 
 

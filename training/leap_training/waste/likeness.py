@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -92,6 +93,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _float(value: object) -> float:
+    """A number as a float; a whole number beyond all floats is infinite."""
+    try:
+        return float(value)  # type: ignore[arg-type]  # a number of a configuration
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+
+
 def _values(config: Mapping[str, object], keys: Sequence[str]) -> tuple[object, ...]:
     # 1, 1.0 and True are equal in Python, but not the same configuration.
     return tuple((type(value).__name__, value) for value in map(config.get, keys))
@@ -177,7 +186,7 @@ class Failing:
         failed = jobs.failures
         sized = [key for key in keys if all(_is_number(config.get(key, 0)) for config in jobs.configs)]
         config = configurations(jobs, [key for key in keys if key not in sized])
-        numbers = [np.array([float(config.get(key, 0)) for config in jobs.configs]) for key in sized]
+        numbers = [np.array([_float(config.get(key, 0)) for config in jobs.configs]) for key in sized]
         columns = (
             np.concatenate((jobs.model, failed.model)),
             np.concatenate((config[jobs.config], config[failed.config])),

@@ -30,6 +30,8 @@ MIN_OVERLAP: Final = 5
 _LEARN_RUNS: Final = 100_000
 """Runs from which the variances are learnt; more would not change them."""
 _LEARN_RUNS_OF_MODEL: Final = 8_000
+_MOST_VALUES: Final = 24
+"""Values of a condition that a model type tells apart beyond its families; bounds time and memory."""
 _ROUNDS: Final = 2
 """Rounds of weighing the runs of a model type anew, once the variances are known."""
 _WIDENED: Final = 1.3
@@ -42,6 +44,10 @@ _US_PER_DAY: Final = 86_400_000_000
 
 class NothingToMeasure(ValueError):
     """No job can be measured; the message says why and what to do."""
+
+
+_MOST_HOURS: Final = 100_000.0
+"""Hours, some eleven years, beyond which no run is believed to have lasted."""
 
 
 class Options(NamedTuple):
@@ -72,6 +78,8 @@ class _Found(NamedTuple):
 
     lost: Floats
     """Cost that the best hardware would have saved, by hardware type used and draw."""
+    sure: Floats
+    """Cost that the hardware which is best by the mean over all draws would have saved, likewise; may be below 0."""
     misplaced: Floats
     """Cost of the jobs below the best by more than the margin, likewise."""
     best: Floats
@@ -118,7 +126,7 @@ def measure(
     order = np.flatnonzero(priced)
     at = conditions(jobs, keys.alike)
     log_price = np.log(np.where(priced_types, price, 1.0))
-    y = np.log(jobs.throughput / jobs.trainers) - log_price[jobs.hardware]
+    y = np.log(jobs.throughput) - np.log(jobs.trainers) - log_price[jobs.hardware]
     cell = _cells(at)
     order = order[
         np.lexsort(
@@ -201,7 +209,7 @@ class _Sorted(NamedTuple):
     def runs(self, rows: slice | Ints) -> tuple[Runs, Ints]:
         """The runs of one model type for `hierarchy`, and the hardware types that they ran on, in order."""
         types, hardware = np.unique(self.hardware[rows], return_inverse=True)
-        own = np.stack([_ranks(column) for column in self.conditions[rows].T], axis=1)
+        own = np.stack([_commonest(column) for column in self.conditions[rows].T], axis=1)
         family, cell = _ranks(self.family[rows]), self.cell[rows]
         return Runs(self.y[rows], family, cell, own, hardware, self.day[rows], self.log_price[types]), types
 
@@ -240,6 +248,7 @@ def _measure_model(
     # A job for which only its own hardware was eligible had nothing to waste.
     nothing_else = data.eligible_known & (data.eligible_types.sum(axis=1) == 1)
     found = _Found(
+        np.zeros((types, options.draws)),
         np.zeros((types, options.draws)),
         np.zeros((types, options.draws)),
         np.zeros((types, options.draws)),
@@ -300,6 +309,9 @@ def _evaluate(
         gap = np.take_along_axis(value, best[:, None, :], axis=1)[:, 0] - value[np.arange(len(at)), local[part]]
         used = hardware[at][:, None] * draws + np.arange(draws)
         _add(into.lost, used, total[part, None] * -np.expm1(-gap))
+        chosen = value.mean(axis=2).argmax(axis=1)[:, None, None]
+        gain = np.take_along_axis(value, chosen, axis=1)[:, 0] - value[np.arange(len(at)), local[part]]
+        _add(into.sure, used, total[part, None] * -np.expm1(-gain))
         _add(into.misplaced, used, total[part, None] * (gap > -math.log1p(-margin)))
         _add(into.best, types[best] * draws + np.arange(draws), np.broadcast_to(count[part, None], best.shape))
 
@@ -307,6 +319,18 @@ def _evaluate(
 def _add(into: Floats, places: Ints, numbers: NDArray[np.floating] | Ints) -> None:
     """Add numbers at flat places, which may repeat."""
     into += np.bincount(places.ravel(), numbers.ravel(), into.size).reshape(into.shape)
+
+
+class _Drawn(NamedTuple):
+    """Sums of costs on each draw (the last axis), as in `_Found`."""
+
+    lost: Floats
+    sure: Floats
+    misplaced: Floats
+
+    def of(self, hardware: int) -> _Drawn:
+        """Those of one hardware type."""
+        return _Drawn(*(each[hardware] for each in self))
 
 
 class _Lines:
@@ -321,8 +345,8 @@ class _Lines:
         size = len(jobs.hardware_types)
         self._sums: list[Floats] = [np.zeros(size)] * 5
         """Jobs, their cost, compared jobs and their cost, jobs with overlap, by hardware type."""
-        self._lost, self._misplaced = np.zeros((size, options.draws)), np.zeros((size, options.draws))
-        self._total_lost, self._total_misplaced = np.zeros(options.draws), np.zeros(options.draws)
+        self._drawn = _Drawn(*(np.zeros((size, options.draws)) for _ in range(3)))
+        self._total_drawn = _Drawn(*(np.zeros(options.draws) for _ in range(3)))
         self.by_model: list[WasteLine] = []
         self.by_model_hardware: list[WasteLine] = []
         self.best: list[BestValue] = []
@@ -337,19 +361,17 @@ class _Lines:
             np.bincount(hardware[found.overlap], minlength=size).astype(np.float64),
         ]
         self._sums = [total + own for total, own in zip(self._sums, sums, strict=True)]
-        self._lost += np.sort(found.lost, axis=1)
-        self._misplaced += np.sort(found.misplaced, axis=1)
-        self._total_lost += np.sort(found.lost.sum(axis=0))
-        self._total_misplaced += np.sort(found.misplaced.sum(axis=0))
+        drawn = _Drawn(found.lost, found.sure, found.misplaced)
+        of_model = _Drawn(*(each.sum(axis=0) for each in drawn))
+        for whole, own in ((self._drawn, drawn), (self._total_drawn, of_model)):
+            for total, part in zip(whole, own, strict=True):
+                np.add(total, np.sort(part, axis=-1), out=total)
         name = self._jobs.models[model]
         ran = np.unique(hardware)
         every = slice(None)
-        self.by_model.append(
-            self._line(name, None, sums, found.lost.sum(axis=0), found.misplaced.sum(axis=0), every, len(ran))
-        )
+        self.by_model.append(self._line(name, None, sums, of_model, every, len(ran)))
         self.by_model_hardware += [
-            self._line(name, int(h), sums, found.lost[h], found.misplaced[h], slice(int(h), int(h) + 1), len(ran))
-            for h in ran
+            self._line(name, int(h), sums, drawn.of(int(h)), slice(int(h), int(h) + 1), len(ran)) for h in ran
         ]
         jobs = int(sums[4].sum())
         if jobs >= MIN_OVERLAP:
@@ -365,12 +387,12 @@ class _Lines:
 
     def total(self) -> WasteLine:
         types = int((self._sums[0] > 0).sum())
-        return self._line(None, None, self._sums, self._total_lost, self._total_misplaced, slice(None), types)
+        return self._line(None, None, self._sums, self._total_drawn, slice(None), types)
 
     def by_hardware(self) -> list[WasteLine]:
         types = int((self._sums[0] > 0).sum())
         return [
-            self._line(None, int(h), self._sums, self._lost[h], self._misplaced[h], slice(int(h), int(h) + 1), types)
+            self._line(None, int(h), self._sums, self._drawn.of(int(h)), slice(int(h), int(h) + 1), types)
             for h in np.flatnonzero(self._sums[0])
         ]
 
@@ -379,8 +401,7 @@ class _Lines:
         model: str | None,
         hardware: int | None,
         sums: Sequence[Floats],
-        lost: Floats,
-        misplaced: Floats,
+        drawn: _Drawn,
         chosen: slice,
         types: int,
     ) -> WasteLine:
@@ -402,20 +423,24 @@ class _Lines:
             cost_usd=float(cost),
             compared_jobs=int(compared),
             compared_cost_usd=float(compared_cost),
-            waste=self._share(lost, compared_cost) if enough else None,
-            misplaced=self._share(misplaced, compared_cost) if enough else None,
+            waste=self._share(drawn.lost, compared_cost, drawn.sure) if enough else None,
+            misplaced=self._share(drawn.misplaced, compared_cost) if enough else None,
             note=note,
         )
 
-    def _share(self, drawn: Floats, whole: float) -> Share:
+    def _share(self, drawn: Floats, whole: float, sure: Floats | None = None) -> Share:
         shares = np.clip(drawn / whole, 0.0, 1.0)
         mean = float(shares.mean())
         tail = (1 - self._options.confidence) / 2
         # A mean may lie beyond a quantile, where few draws are far from all others.
         low, high = np.minimum(np.quantile(shares, tail), mean), np.maximum(np.quantile(shares, 1 - tail), mean)
-        return Share(
-            mean, max(0.0, mean - _WIDENED * float(mean - low)), min(1.0, mean + _WIDENED * float(high - mean))
-        )
+        least = mean - _WIDENED * float(mean - low)
+        if sure is not None:
+            # The best of several equal types always seems to gain something. What one choice, the same on all draws,
+            # would have gained is no more than the waste, and not surely above 0 where no type is surely better.
+            gain = sure / whole
+            least = min(least, gain.mean() - _WIDENED * float(gain.mean() - np.quantile(gain, tail)))
+        return Share(mean, max(0.0, float(least)), min(1.0, mean + _WIDENED * float(high - mean)))
 
 
 def _first_us(jobs: Jobs) -> Floats:
@@ -434,8 +459,14 @@ def _prices(jobs: Jobs, catalogue: Catalogue) -> Floats:
 def _costs(jobs: Jobs, price: Floats) -> tuple[Floats, list[str]]:
     """What each job cost, and what was assumed for it."""
     unknown = jobs.device_hours <= 0
-    hours = np.where(unknown, jobs.trainers, jobs.device_hours)
+    absurd = jobs.device_hours > _MOST_HOURS * jobs.trainers
+    hours = np.where(unknown | absurd, jobs.trainers, jobs.device_hours)
     notes = []
+    if absurd.any():
+        notes.append(
+            f"{int(absurd.sum()):,} jobs say more device hours than {_MOST_HOURS:,.0f} for each trainer, which no run "
+            "lasts: each counts as one hour of its trainers"
+        )
     if unknown.all():
         notes.append(
             "the runs say no device hours: each job counts as one hour of its trainers, so amounts are weights, "
@@ -501,6 +532,18 @@ def _cells(at: Conditions) -> Ints:
 def _ranks(numbers: Ints) -> Ints:
     """Each number's place among the different ones, in order, from 0."""
     return np.unique(numbers, return_inverse=True)[1].astype(np.int64, copy=False)
+
+
+def _commonest(numbers: Ints) -> Ints:
+    """Like `_ranks`, but of many different numbers all except the commonest share the last place."""
+    ranks = _ranks(numbers)
+    count = np.bincount(ranks)
+    if len(count) <= _MOST_VALUES:
+        return ranks
+    kept = np.sort(np.lexsort((np.arange(len(count)), -count))[: _MOST_VALUES - 1])
+    place = np.full(len(count), _MOST_VALUES - 1, np.int64)
+    place[kept] = np.arange(len(kept))
+    return place[ranks]
 
 
 def _eligible_matrix(jobs: Jobs, types: int) -> Bools:
