@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from leap_features.hardware import Catalogue, Hardware
 from leap_training.waste.commands import waste_command
 from leap_training.waste.jobs import Jobs, JobsBuilder
+from leap_training.waste.likeness import _fails, _fails_exactly
 from leap_training.waste.measure import _MOST_VALUES, _commonest, measure
 
 CATALOGUE = Catalogue([Hardware("a", hourly_cost_usd=1.0), Hardware("b", hourly_cost_usd=2.0)])
@@ -113,3 +114,43 @@ def test_hours_that_no_run_lasts_do_not_become_the_whole_cost() -> None:
     report = measure(builder.jobs(), CATALOGUE, "test").report
     assert report.total.cost_usd < 1_000
     assert any(note.startswith("1 jobs say more device hours") for note in report.notes)
+
+
+def test_very_many_shapes_of_jobs_fail_where_their_like_do() -> None:
+    """A type fails all jobs of a batch above 100, another none; shapes differ by less than any rounding matters."""
+    random = np.random.default_rng(5)
+    batch = np.concatenate((random.uniform(1, 50, 3_000), random.uniform(200, 900, 3_000)))
+    shapes = np.stack((np.zeros(6_000), np.full(6_000, -8.0), batch), axis=1)
+    succeeded = np.stack((batch < 100, np.ones(6_000, bool)), axis=1)
+    failed = np.stack((batch > 100, np.zeros(6_000, bool)), axis=1)
+
+    found = _fails(shapes, succeeded, failed)
+
+    assert (found == failed).all()
+    few = np.sort(random.choice(6_000, 800, replace=False))
+    assert (found[few] == _fails_exactly(shapes[few], succeeded[few], failed[few])).all()
+
+
+def test_a_figure_that_rests_on_different_families_says_so() -> None:
+    def notes(family: str) -> list[str]:
+        builder = JobsBuilder(CATALOGUE)
+        for number in range(60):
+            hardware = "ab"[number % 2]
+            builder.add(
+                model_type="m",
+                family=family.format(number % 6, hardware),
+                hardware_type=hardware,
+                config="{}",
+                eligible=["a", "b"],
+                trainers=8,
+                readers=0,
+                batch=64.0,
+                throughput=100.0,
+                device_hours=8.0,
+                completed_us=1_767_225_600_000_000 + number * 60_000_000,
+            )
+        return measure(builder.jobs(), CATALOGUE, "test").report.notes
+
+    said = "only 0% of the jobs are of families that ran on two hardware types"
+    assert any(note.startswith(said) for note in notes("m/f{0}-{1}"))
+    assert not any("families that ran on two" in note for note in notes("m/same"))

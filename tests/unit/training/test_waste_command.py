@@ -149,3 +149,9 @@ def test_mistakes_are_explained(tmp_path: Path, arguments: list[str], message: s
     assert result.exit_code == 1
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_the_directory_of_a_fleet_is_told_from_an_archive(fleet: Path) -> None:
+    result = waste(fleet)
+    assert result.exit_code == 1
+    assert "is a synthetic fleet: name its file of events" in result.output

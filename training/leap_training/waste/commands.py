@@ -140,6 +140,8 @@ def _read(
             raise click.ClickException(
                 f"--mapping is for tables, and {runs} is a directory: leave it out, or name a file"
             )
+        if (runs / "fleet.json").exists():
+            raise click.ClickException(f"{runs} is a synthetic fleet: name its file of events, completions.parquet")
         with _bar(0, f"reading {runs.name}") as progress:
             return read_archive(runs, settings.horizon_us, catalogue, rules, progress.of, keep_ids=keep_ids)
     with Table(runs) as table, Rejects(None) as rejects, _bar(table.length, f"reading {runs.name}") as progress:

@@ -20,6 +20,8 @@ MIN_RUNS: Final = 3
 TIED: Final = 0.5
 """A configuration key is tied to the hardware if more than this share of the jobs has a value that its model type has
 on one hardware type only. Jobs on different hardware are never alike in it, so it cannot be asked for."""
+_MOST_SHAPES: Final = 4_000
+"""Shapes of jobs of a model type that are told apart where jobs fail."""
 _NONE: Final = -(1 << 20)
 """Bin of a batch size or reader count of 0: like nothing but itself."""
 
@@ -215,7 +217,24 @@ class Failing:
 
 
 def _fails(shapes: NDArray[np.float64], succeeded: Bools, failed: Bools) -> Bools:
-    """The rule of `Failing` for one model type.
+    """The rule of `Failing` for one model type; of very many shapes, those within a twelfth of each other are one.
+
+    Args and result are those of `_fails_exactly`.
+    """
+    if len(shapes) <= _MOST_SHAPES:
+        return _fails_exactly(shapes, succeeded, failed)
+    coarse = shapes.copy()
+    coarse[:, 1:] = np.round(8 * np.sign(shapes[:, 1:]) * np.log2(1 + np.abs(shapes[:, 1:])))
+    merged, number = np.unique(coarse, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    either = np.zeros((2, len(merged), succeeded.shape[1]), bool)
+    for place, of_shape in enumerate((succeeded, failed)):
+        np.logical_or.at(either[place], number, of_shape)
+    return _fails_exactly(merged, *either)[number]
+
+
+def _fails_exactly(shapes: NDArray[np.float64], succeeded: Bools, failed: Bools) -> Bools:
+    """The rule of `Failing`, shape by shape; time and memory grow with the square of their number.
 
     Args:
         shapes: of each shape of job its configuration, and numbers with each of which the need of memory grows.

@@ -46,6 +46,8 @@ class NothingToMeasure(ValueError):
     """No job can be measured; the message says why and what to do."""
 
 
+_FEW_ON_SEVERAL: Final = 0.25
+"""Share of jobs of families on two hardware types or more, below which a note says what the figure rests on."""
 _MOST_HOURS: Final = 100_000.0
 """Hours, some eleven years, beyond which no run is believed to have lasted."""
 
@@ -505,6 +507,12 @@ def _notes(jobs: Jobs, priced: Bools, keys: ConfigKeys, compared: Bools) -> list
             f"{rest:,} of {int(priced.sum()):,} jobs are not compared: no similar job was measured on another eligible "
             "hardware type"
         )
+    both = _on_several(jobs)[priced].mean()
+    if both < _FEW_ON_SEVERAL:
+        notes.append(
+            f"only {both:.0%} of the jobs are of families that ran on two hardware types or more: the figure rests on "
+            "comparing different families, which may differ in more than their hardware"
+        )
     if keys.alike:
         notes.append(f"similar jobs agree in the configuration: {_listed(keys.alike)}")
     if keys.tied:
@@ -513,6 +521,13 @@ def _notes(jobs: Jobs, priced: Bools, keys: ConfigKeys, compared: Bools) -> list
         counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(jobs.left_out.items()))
         notes.append(f"only attempts that succeeded count; left out: {counts}")
     return notes
+
+
+def _on_several(jobs: Jobs) -> Bools:
+    """Whether the family of each job ran on two hardware types or more."""
+    pairs = np.unique(np.stack((jobs.family, jobs.hardware)), axis=1)
+    several: Bools = (np.bincount(pairs[0]) > 1)[jobs.family]
+    return several
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

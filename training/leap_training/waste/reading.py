@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from leap_features import archive, archive_reader, attempts
+from leap_features.events import content_digest
 from leap_features.family import Rules
 from leap_features.hardware import Catalogue
 from leap_features.history_rows import name_families_anew
@@ -39,19 +40,20 @@ def read_table(
     *,
     keep_ids: bool = False,
 ) -> Jobs:
-    """The jobs of a table of runs; what is no event goes to `rejects`, and a repeated attempt counts once.
+    """The jobs of a table of runs; what is no event goes to `rejects`, and of a repeated attempt the first row counts.
 
     Raises:
         MappingError, TableError: the table cannot be read so.
     """
     builder = JobsBuilder(catalogue, keep_ids=keep_ids)
-    seen: set[tuple[str, bool]] = set()
+    seen: dict[tuple[str, bool], int] = {}
     for _, event in past_runs(table, reading, rejects, progress):
         attempt = event.attempt_id, event.status == "succeeded"
+        content = hash(content_digest(event))
         if attempt in seen:
-            builder.leave_out("repeated")
+            builder.leave_out("repeated" if seen[attempt] == content else "repeated with other content")
             continue
-        seen.add(attempt)
+        seen[attempt] = content
         builder.add_event(event, rules)
     if rejects.total:
         builder.leave_out("broken", rejects.total)
