@@ -101,7 +101,9 @@ def test_a_fleet_of_the_future_is_not_sent_where_it_would_be_dead_lettered(
 
 
 def test_a_stream_that_is_interrupted_says_how_much_was_sent(settings: Settings, env: dict[str, str]) -> None:
-    command = [sys.executable, "-c", LEAP, "fleet", *FLEET, "--rate", "4", "--live"]  # for 100 s
+    # Ctrl-C is ignored by what is started in the background, and so by what that starts.
+    heeding = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {LEAP}"
+    command = [sys.executable, "-c", heeding, "fleet", *FLEET, "--rate", "4", "--live"]  # for 100 s
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: read_topic(settings, settings.topic) != [], timeout_s=60, what="the stream")
         process.send_signal(signal.SIGINT)

@@ -208,7 +208,7 @@ def _cost_parts(line: WasteLine) -> tuple[float, float, float]:
 
 
 def _cost_text(line: WasteLine) -> str:
-    none = "too few compared" if line.compared_jobs else "not compared"
+    none = "too few with a choice" if line.compared_jobs else "not compared"
     what = none if line.waste is None else f"{short_money(_wasted(line))} wasted"
     return f"{short_money(line.cost_usd)} · {what}"
 

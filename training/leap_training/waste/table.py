@@ -86,7 +86,7 @@ def _row(name: str | None, line: WasteLine, last: str) -> str:
     compared = _of(line.compared_cost_usd, line.cost_usd)
     row = f"{text:<{_NAME}} {line.jobs:>9,} {short_money(line.cost_usd):>7} {compared:>8} "
     if line.waste is None:
-        return row + f"{'too few compared' if line.compared_jobs else 'not enough overlap':>22}"
+        return row + f"{'too few with a choice' if line.compared_jobs else 'not enough overlap':>22}"
     return (row + f"{percent(line.waste):>22} {short_money(wasted_usd(line)):>7}  {last}")[:WIDTH].rstrip()
 
 
