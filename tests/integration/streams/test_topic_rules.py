@@ -318,18 +318,19 @@ def test_partitions_that_are_added_while_the_worker_lags_are_taken_in_whole(
     real_kafka: RealKafka, settings: Settings, env: dict[str, str], redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     initialise(env, tmp_path)
-    send(settings, range(400))
+    sent = 5_000  # more than a worker takes in between its first batch and its end
+    send(settings, range(sent))
     with LeapProcess(["worker"], env | {"LEAP_BATCH_MAX": "20"}, tmp_path / "first.log") as worker:
         wait_until(lambda: checkpoints(settings) != {}, timeout_s=60, what="a first batch", process=worker)
         worker.kill()
-    assert checkpoints(settings)[0] < 400
+    assert checkpoints(settings)[0] < sent
     grown = NewPartitions(settings.topic, settings.partitions + 2)
     admin = AdminClient(client_config(settings))
     admin.create_partitions([grown])[settings.topic].result(30)
     # The same keys now come in other partitions too, in another order, and some attempts once more.
-    send(settings, range(390, 420), partition=settings.partitions)
-    send(settings, range(410, 440), partition=settings.partitions + 1)
-    take_in(settings, env, {0: 400, 4: 30, 5: 30}, tmp_path)
+    send(settings, range(sent - 10, sent + 20), partition=settings.partitions)
+    send(settings, range(sent + 10, sent + 40), partition=settings.partitions + 1)
+    take_in(settings, env, {0: sent, 4: 30, 5: 30}, tmp_path)
     records = read_topic(settings, settings.topic)
     assert stored_rows(redis_client, settings.project) == expected_of(records, EPOCH, settings.horizon_us).rows
 
