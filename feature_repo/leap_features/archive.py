@@ -27,7 +27,7 @@ from leap_features import archive_epochs, attempts
 from leap_features.archive_epochs import ArchiveError
 from leap_features.archive_reader import Segment, connect, relation
 from leap_features.archive_rows import to_record, to_table
-from leap_features.durable import durable_directory, publish, sync_directory
+from leap_features.durable import durable_directory, publish, sync
 from leap_features.events import from_us, to_us
 from leap_features.history import Position
 from leap_features.meta import FIRST_LIVE_EPOCH
@@ -250,7 +250,7 @@ def reserve_import_epoch(root: Path | str) -> int:
             (Path(root) / f"epoch={epoch:d}").mkdir()
         except FileExistsError:
             continue
-        sync_directory(Path(root))
+        sync(Path(root))
         return epoch
 
 

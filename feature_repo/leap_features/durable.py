@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 LEFTOVER_AFTER_S: Final = 86_400.0
-"""A temporary file that is older than this is nobody's: `publish` needs it for moments."""
+"""A temporary file that is older than this is nobody's: it is needed for moments."""
 _TEMPORARY: Final = re.compile(r"\..+\.\d+\.[0-9a-f]{8}\.tmp")
 
 
-def sync_directory(directory: Path) -> None:
-    """Wait until the entries of `directory` are on disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the entries of a directory, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -33,8 +33,13 @@ def durable_directory(root: Path, *parts: str) -> Path:
                 directory.mkdir(exist_ok=True)
             except FileExistsError:  # which would say that the segment is there
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
-            sync_directory(parent)
+            sync(parent)
     return directory
+
+
+def temporary_path(directory: Path, name: str) -> Path:
+    """A path that nobody else has, to write the file `name` of `directory` to before it gets its name."""
+    return directory / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
 def publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path:
@@ -44,7 +49,7 @@ def publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path:
         FileExistsError: it is there already, and is not to be replaced.
     """
     target = directory / name
-    temporary = directory / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    temporary = temporary_path(directory, name)
     try:
         with temporary.open("xb") as file:
             file.write(content)
@@ -57,12 +62,12 @@ def publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path:
             os.link(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_directory(directory)
+    sync(directory)
     return target
 
 
 def remove_leftovers(root: Path, now: float) -> list[Path]:
-    """Remove the temporary files of `publish`, anywhere under `root`, that were left by writers that were killed.
+    """Remove files at a `temporary_path`, anywhere under `root`, that were left by writers that were killed.
 
     Args:
         now: seconds since 1970. Files of the last day stay: a writer may be at work on them.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from leap_features.durable import sync
 
 
 class NoRows(FileNotFoundError):
@@ -49,8 +50,7 @@ def write(table: pa.Table, path: Path) -> None:
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         pq.write_table(table, unfinished, compression="zstd")
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(unfinished)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

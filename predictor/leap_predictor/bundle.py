@@ -28,7 +28,7 @@ import msgspec
 
 from leap_features import family
 from leap_features.columns import Specifications
-from leap_features.durable import sync_directory
+from leap_features.durable import sync
 from leap_features.hardware import Catalogue
 from leap_features.row import check_features
 from leap_predictor.errors import BundleError
@@ -94,7 +94,7 @@ def publish(bundles: Path, manifest: Manifest, files: Mapping[str, bytes]) -> st
         hidden.mkdir(parents=True)
         for name, content in {**files, MANIFEST: raw}.items():
             _write(hidden / name, content)
-        sync_directory(hidden)
+        sync(hidden)
         if not (bundles / bundle_id).exists():  # the same id has the same bytes
             hidden.rename(bundles / bundle_id)
         set_current(bundles, bundle_id)
@@ -117,7 +117,7 @@ def set_current(bundles: Path, bundle_id: str) -> None:
     try:
         _write(hidden, f"{bundle_id}\n".encode())
         hidden.replace(bundles / CURRENT)
-        sync_directory(bundles)
+        sync(bundles)
     except OSError as error:
         raise BundleError(f"{bundles / CURRENT} cannot be written: {error}") from error
     finally:

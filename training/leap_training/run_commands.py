@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,8 @@ from leap_features.instant import Instant
 from leap_features.settings import Settings, SettingsError
 from leap_training.mapping import MappingError
 from leap_training.past_runs import PastRun, Rejects, past_runs, reading_of
+from leap_training.progress import progress_bar
+from leap_training.sending import require_topic, say_sent
 from leap_training.tables import Table, TableError
 
 _table = click.argument("runs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -92,30 +94,17 @@ def replay_command(runs: Path, mapping_path: Path | None, rejects_path: Path | N
     A running worker takes them in however late they are, and counts no attempt twice.
     """
     from leap_streams.producer import CompletionProducer  # noqa: PLC0415  # `--help` needs no Kafka client
-    from leap_streams.topic_bounds import topic_bounds  # noqa: PLC0415
     from leap_training.replay import in_order, replay  # noqa: PLC0415
 
     with explained(*_MENDABLE):
         settings = Settings.from_env()
-        if topic_bounds(settings) is None:
-            raise click.ClickException(
-                f"no topic {settings.topic} at {settings.kafka_brokers}: `leap init` makes it, `leap up` "
-                "starts a broker with it"
-            )
+        require_topic(settings)
         with _converted(runs, mapping_path, rejects_path or _beside(runs)) as (events, rejects):
             ordered = in_order(events)
     _show_rejects(rejects)
-    with CompletionProducer(settings) as producer, _bar(len(ordered), "sending runs") as progress:
+    with CompletionProducer(settings) as producer, progress_bar(len(ordered), "sending runs") as progress:
         made = replay(producer, ordered, at_completion=settings.allow_create_time, progress=progress)
-    click.echo(
-        f"{made.acknowledged:,} of {made.runs:,} runs sent to topic {settings.topic} in {made.seconds:.1f} s "
-        f"({made.acknowledged / max(made.seconds, 1e-9):,.0f} a second)"
-    )
-    if made.failed or made.waiting:
-        raise click.ClickException(
-            f"the broker at {settings.kafka_brokers} did not take {made.failed + made.waiting:,} runs: check that "
-            "it is up, and replay again; what it has is not counted twice"
-        )
+    say_sent(made, settings, "runs", "replay again")
 
 
 @click.command("dataset")
@@ -157,14 +146,12 @@ def _converted(
 ) -> Iterator[tuple[Iterator[PastRun], Rejects]]:
     """The events of a table, read with a progress bar, and what is none."""
     mapping = reading_of(mapping_path)
-    with Table(runs) as table, Rejects(rejects_path) as rejects, _bar(table.length, f"reading {runs.name}") as progress:
+    with (
+        Table(runs) as table,
+        Rejects(rejects_path) as rejects,
+        progress_bar(table.length, f"reading {runs.name}") as progress,
+    ):
         yield past_runs(table, mapping, rejects, progress), rejects
-
-
-@contextmanager
-def _bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
-    with click.progressbar(length=length, label=label, file=click.get_text_stream("stderr")) as bar:
-        yield bar.update
 
 
 def _beside(runs: Path) -> Path:

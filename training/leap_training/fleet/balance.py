@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_training.fleet.columns import taken
 from leap_training.fleet.families import MOST_COMMON, Families
 from leap_training.fleet.launches import launches
 from leap_training.fleet.machines import Machines
@@ -39,9 +40,11 @@ def balanced(
     only = np.zeros(len(models.popularity))
     only[MOST_COMMON] = 1.0
     alone = replace(models, popularity=only)
-    tuned = families.model == MOST_COMMON
+    # Families are sorted by model type.
+    first, end = np.searchsorted(families.model, (MOST_COMMON, MOST_COMMON + 1))
+    tuned = taken(families, slice(int(first), int(end)))
     sampled = sorted({round(part * (days - 1)) for part in np.linspace(0, 1, SAMPLED_DAYS)})
-    share = _best_shares(families, alone, machines, sampled, rng())
+    share = _best_shares(tuned, alone, machines, sampled, rng())
     order = np.argsort(-share, kind="stable")
     wanted = np.zeros(len(machines))
     wanted[order[: len(TARGETS)]] = TARGETS[: len(machines)]
@@ -50,10 +53,11 @@ def balanced(
     if len(rest):
         wanted[rest] = (1 - sum(TARGETS)) / len(rest)
     for _ in range(ROUNDS):
-        correction = STEP * np.log((wanted + 0.01) / (share + 0.01))
-        families = replace(families, own=families.own + tuned[:, None] * correction)
-        share = _best_shares(families, alone, machines, sampled, rng())
-    return families
+        tuned = replace(tuned, own=tuned.own + STEP * np.log((wanted + 0.01) / (share + 0.01)))
+        share = _best_shares(tuned, alone, machines, sampled, rng())
+    own = families.own.copy()
+    own[first:end] = tuned.own
+    return replace(families, own=own)
 
 
 def _best_shares(

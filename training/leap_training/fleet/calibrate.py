@@ -41,7 +41,6 @@ MEMORY_LIMIT: Final = "1GB"
 _DAY_US: Final = 86_400_000_000
 _EVENT_COLUMNS: Final = {
     "attempt_id": "VARCHAR",
-    "job_name": "VARCHAR",
     "model_type": "VARCHAR",
     "hardware_type": "VARCHAR",
     "submitted_at": "TIMESTAMPTZ",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -14,6 +12,8 @@ import msgspec
 
 from leap_features.explained import explained
 from leap_training.fleet.settings import FleetSettings
+from leap_training.progress import progress_bar
+from leap_training.sending import require_topic, say_sent
 
 if TYPE_CHECKING:
     from leap_training.fleet.simulate import Fleet
@@ -134,7 +134,7 @@ def _write(fleet: Fleet, out: Path, kind: Literal["parquet", "jsonl"], force: bo
     from leap_training.fleet.files import EVENTS, TRUTH, FleetExists, write_fleet  # noqa: PLC0415  # needs pyarrow
 
     began = time.monotonic()
-    with explained(FleetExists, OSError), _bar(fleet.attempts, "making attempts") as progress:
+    with explained(FleetExists, OSError), progress_bar(fleet.attempts, "making attempts", show_pos=True) as progress:
         made = write_fleet(fleet, out, kind, force=force, progress=progress)
     seconds = time.monotonic() - began
     events = out / EVENTS[kind]
@@ -153,20 +153,15 @@ def _write(fleet: Fleet, out: Path, kind: Literal["parquet", "jsonl"], force: bo
 def _send(fleet: Fleet, rate: float, live: bool) -> None:
     from leap_features.settings import Settings, SettingsError  # noqa: PLC0415
     from leap_streams.producer import CompletionProducer  # noqa: PLC0415  # `--help` needs no Kafka client
-    from leap_streams.topic_bounds import topic_bounds  # noqa: PLC0415
     from leap_training.fleet.stream import FromTheFuture, Pace, stream_fleet  # noqa: PLC0415
 
     with explained(SettingsError):
         settings = Settings.from_env()
-    if topic_bounds(settings) is None:
-        raise click.ClickException(
-            f"no topic {settings.topic} at {settings.kafka_brokers}: `leap init` makes it, `leap up` starts a broker "
-            "with it"
-        )
+    require_topic(settings)
     with (
         explained(FromTheFuture),
         CompletionProducer(settings) as producer,
-        _bar(fleet.attempts, "sending attempts") as progress,
+        progress_bar(fleet.attempts, "sending attempts", show_pos=True) as progress,
     ):
         try:
             made = stream_fleet(
@@ -182,23 +177,9 @@ def _send(fleet: Fleet, rate: float, live: bool) -> None:
             click.echo(f"\nstopped: topic {settings.topic} has {producer.sent:,} of {fleet.attempts:,} events")
             raise SystemExit(INTERRUPTED) from None
     asked = f", {rate:,.0f} were asked for" if rate else ""
-    click.echo(
-        f"{made.acknowledged:,} of {made.runs:,} events sent to topic {settings.topic} in {made.seconds:.1f} s "
-        f"({made.acknowledged / max(made.seconds, 1e-9):,.0f} a second{asked})"
-    )
-    if made.failed or made.waiting:
-        raise click.ClickException(
-            f"the broker at {settings.kafka_brokers} did not take {made.failed + made.waiting:,} events: check that it "
-            "is up, and send the fleet again; what it has is not counted twice"
-        )
+    say_sent(made, settings, "events", "send the fleet again", asked)
     click.echo("next: `leap worker` takes them into history, `leap archive` keeps them, `leap doctor` checks both")
 
 
 def _megabytes(path: Path) -> str:
     return f"{path.stat().st_size / 1e6:,.1f} MB"
-
-
-@contextmanager
-def _bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
-    with click.progressbar(length=length, label=label, show_pos=True, file=click.get_text_stream("stderr")) as bar:
-        yield bar.update

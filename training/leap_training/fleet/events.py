@@ -6,7 +6,6 @@ A batch becomes columns for Parquet, or events for JSON Lines and the stream; bo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from leap_features import archive_rows
 from leap_features.events import SCHEMA_VERSION, CompletionEvent
 from leap_training.fleet.attempts import Attempts
+from leap_training.fleet.columns import taken
 from leap_training.fleet.launches import STATUSES
 from leap_training.fleet.simulate import Fleet
 
@@ -101,9 +101,7 @@ def events(fleet: Fleet, attempts: Attempts) -> Iterator[CompletionEvent]:
     """The completion events of a batch, in its order."""
     for first in range(0, len(attempts), EVENTS_AT_ONCE):
         part = slice(first, first + EVENTS_AT_ONCE)
-        yield from _events(
-            fleet, replace(attempts, **{field.name: getattr(attempts, field.name)[part] for field in fields(attempts)})
-        )
+        yield from _events(fleet, taken(attempts, part))
 
 
 def _events(fleet: Fleet, attempts: Attempts) -> Iterator[CompletionEvent]:

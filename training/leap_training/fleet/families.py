@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_training.fleet.machines import PRECISIONS, Machines
-from leap_training.fleet.roofline import Steps, fits, samples_per_second
+from leap_training.fleet.roofline import Steps, possible_throughput
 from leap_training.fleet.words import STYLES, owner, stem
-from leap_training.fleet.workloads import KINDS, MOST_SHARDS, OPTIMIZER_BYTES, Models
+from leap_training.fleet.workloads import MOST_SHARDS, OPTIMIZER_BYTES, Models, of_kind
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -107,8 +107,7 @@ def families(models: Models, machines: Machines, attempts: int, days: int, rng: 
     begin[number == 0], end[number == 0] = -BEFORE_DAYS, days + 1.0
     precision = _precisions(models.kind[model], machines, rng)
     trainers, batch, tokens = _variants(models, model, rng)
-    per_reader = np.array([KINDS[k].readers for k in models.kind[model]])
-    per_reader = per_reader * np.exp(rng.normal(0, 0.3, count))
+    per_reader = of_kind(models.kind[model], "readers") * np.exp(rng.normal(0, 0.3, count))
     readers = np.where(
         per_reader[:, None] > 0, np.maximum(1, np.round(trainers / np.maximum(per_reader[:, None], 1e-9))), 0
     ).astype(np.int64)
@@ -124,8 +123,9 @@ def families(models: Models, machines: Machines, attempts: int, days: int, rng: 
         np.full(count, np.inf),
         np.exp(tuning[model]),
     )
-    nominal = np.where(fits(first, machines), samples_per_second(first, machines), 0.0)
-    eligible, reference = _qualified(model, machines, nominal, rng)
+    nominal = possible_throughput(first, machines)
+    eligible = _qualified(model, machines, nominal, rng)
+    reference = geometric_mean(nominal, eligible & (nominal > 0))
     # Readers are bought for what the job needs; some have too few, and those wait for data on fast hardware.
     per_source = reference / np.where(readers[:, 0] > 0, readers[:, 0], trainers[:, 0])
     return Families(
@@ -166,14 +166,10 @@ def steps(
 ) -> Steps:
     """The steps of launches: columns of n values, `efficiency` n × H."""
     kind = models.kind[model]
-
-    def of_kind(name: str) -> Floats:
-        return np.array([float(getattr(each, name)) for each in KINDS])[kind]
-
     length = np.maximum(tokens, 1).astype(np.float64)
     parameters = models.parameters[model]
     n = trainers.astype(np.float64)
-    resident = OPTIMIZER_BYTES * parameters * of_kind("total_over_active")
+    resident = OPTIMIZER_BYTES * parameters * of_kind(kind, "total_over_active")
     shards = np.minimum(n, MOST_SHARDS)
     return Steps(
         kind=kind,
@@ -181,14 +177,14 @@ def steps(
         trainers=n,
         batch=batch.astype(np.float64),
         # Attention costs as much again as the rest at sixteen thousand tokens.
-        flops=of_kind("flops_per_parameter") * parameters * length * (1 + length / 16_384),
-        sample_bytes=of_kind("sample_bytes") * length,
-        exchanged_bytes=of_kind("exchanged_bytes") * length,
-        activation_bytes=of_kind("activation_bytes") * length,
+        flops=of_kind(kind, "flops_per_parameter") * parameters * length * (1 + length / 16_384),
+        sample_bytes=of_kind(kind, "sample_bytes") * length,
+        exchanged_bytes=of_kind(kind, "exchanged_bytes") * length,
+        activation_bytes=of_kind(kind, "activation_bytes") * length,
         step_bytes=2 * OPTIMIZER_BYTES * parameters / shards,
         step_exchanged_bytes=2 * 2 * parameters,
         resident_bytes=resident / shards + models.embedding_bytes[model] / n,
-        fixed_s=of_kind("fixed_s"),
+        fixed_s=of_kind(kind, "fixed_s"),
         supply=supply,
         efficiency=efficiency,
     )
@@ -202,8 +198,7 @@ def _lives(count: int, days: int, rng: np.random.Generator) -> tuple[Floats, Flo
 
 
 def _precisions(kind: Integers, machines: Machines, rng: np.random.Generator) -> Integers:
-    fp32 = np.array([each.fp32 for each in KINDS])[kind]
-    fp8 = np.array([each.fp8 for each in KINDS])[kind]
+    fp32, fp8 = of_kind(kind, "fp32"), of_kind(kind, "fp8")
     draw = rng.random(len(kind))
     name = np.where(draw < fp32, "fp32", np.where(draw < fp32 + fp8, "fp8", "bf16"))
     name = np.where((name == "bf16") & (rng.random(len(kind)) < 0.2), "fp16", name)
@@ -233,8 +228,8 @@ def _variants(models: Models, model: Integers, rng: np.random.Generator) -> tupl
     return trainers, batch, tokens
 
 
-def _qualified(model: Integers, machines: Machines, nominal: Floats, rng: np.random.Generator) -> tuple[Flags, Floats]:
-    """Hardware on which each family may run (F × H), and its throughput on a middling one of them.
+def _qualified(model: Integers, machines: Machines, nominal: Floats, rng: np.random.Generator) -> Flags:
+    """Hardware on which each family may run, F × H.
 
     `nominal` is its throughput in its first configuration, F × H, 0 where it cannot run.
     """
@@ -259,10 +254,14 @@ def _qualified(model: Integers, machines: Machines, nominal: Floats, rng: np.ran
     chosen = np.where(tied[:, None], chosen & (draw == draw.max(axis=1, keepdims=True)), chosen)
     # What is left with nothing runs wherever it can, or on the largest memory if it can nowhere.
     anywhere = np.where(able.any(axis=1, keepdims=True), able, machines.memory == machines.memory.max())
-    chosen = np.where(chosen.any(axis=1, keepdims=True), chosen, anywhere)
-    counted = chosen & able
-    logs = np.log(np.where(counted, nominal, 1.0)).sum(axis=1)
-    return chosen, np.exp(logs / np.maximum(counted.sum(axis=1), 1))
+    return np.where(chosen.any(axis=1, keepdims=True), chosen, anywhere)
+
+
+def geometric_mean(throughput: Floats, chosen: Flags) -> Floats:
+    """Of each row, over the chosen types (n × H); 1 where none is chosen."""
+    logs = np.log(np.where(chosen, throughput, 1.0)).sum(axis=1)
+    mean: Floats = np.exp(logs / np.maximum(chosen.sum(axis=1), 1))
+    return mean
 
 
 def _most_valuable(value: Floats) -> Flags:

@@ -7,8 +7,6 @@ bytes. Memory is bounded by the fleet's own batches, however many attempts there
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leap_features.durable import publish, remove_leftovers, sync_directory
+from leap_features.durable import publish, remove_leftovers, sync, temporary_path
 from leap_features.events import encode
 from leap_training.fleet.events import EVENT_SCHEMA, event_table, events, truth_schema, truth_table
 from leap_training.fleet.settings import FleetSettings
@@ -89,7 +87,7 @@ def write_fleet(
     if there and not force:
         raise FleetExists(f"{directory} has {there[0]} already: give another --out, or replace the fleet by --force")
     directory.mkdir(parents=True, exist_ok=True)
-    sync_directory(directory.parent)
+    sync(directory.parent)
     remove_leftovers(directory, time.time())
     written = 0
     names = (EVENTS[kind], TRUTH)
@@ -100,13 +98,13 @@ def write_fleet(
                 truth.add_table(truth_table(fleet, batch))
                 written += len(batch)
                 progress(len(batch))
-        _sync(events_path)
-        _sync(truth_path)
+        sync(events_path)
+        sync(truth_path)
         for name in there:  # `fleet.json` first: files of two fleets must not pass for one
             (directory / name).unlink()
         events_path.replace(directory / names[0])
         truth_path.replace(directory / names[1])
-    sync_directory(directory)
+    sync(directory)
     description = FleetDescription(
         settings=fleet.settings,
         hardware=[
@@ -209,15 +207,9 @@ def _event_file(fleet: Fleet, path: Path, kind: Format) -> _ParquetEvents | _Lin
 @contextmanager
 def _temporary(directory: Path, names: tuple[str, ...]) -> Iterator[list[Path]]:
     """Paths to write to in place of `names`; what is left there in the end is removed."""
-    mark = f"{os.getpid()}.{secrets.token_hex(4)}.tmp"
-    paths = [directory / f".{name}.{mark}" for name in names]
+    paths = [temporary_path(directory, name) for name in names]
     try:
         yield paths
     finally:
         for path in paths:
             path.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_training.fleet.families import Families, steps
+from leap_training.fleet.families import Families, geometric_mean, steps
 from leap_training.fleet.machines import Machines
-from leap_training.fleet.roofline import USABLE_MEMORY, Steps, fits, samples_per_second
-from leap_training.fleet.workloads import KINDS, Models
+from leap_training.fleet.roofline import USABLE_MEMORY, Steps, possible_throughput
+from leap_training.fleet.workloads import Models, of_kind
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -73,10 +73,6 @@ class Launches:
     def __len__(self) -> int:
         return len(self.number)
 
-    def take(self, chosen: NDArray[Any]) -> Self:
-        """The chosen launches."""
-        return replace(self, **{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
-
     def then(self, others: Self) -> Self:
         """These launches and then the others."""
         return replace(
@@ -118,14 +114,15 @@ def launches(
         families.reader_rate[family] * np.where(readers > 0, readers, trainers),
         np.exp(code[:, None] + families.own[family]),
     )
-    expected = np.where(fits(work, machines), samples_per_second(work, machines), 0.0)
+    expected = possible_throughput(work, machines)
     eligible = _eligible(families.eligible[family], work, machines, day)
     hardware = _placed(eligible, expected, families.habit[family], machines, day, rng)
     rows = np.arange(count)
     on_it = expected[rows, hardware]
     throughput = on_it * np.exp(_noise(count, rng))
     planned = _planned_hours(models.kind[model], rng)
-    middling = _middling(expected, eligible)
+    # A launch is planned for middling hardware.
+    middling = geometric_mean(expected, eligible & (expected > 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         hours = np.minimum(planned * middling / throughput, LONGEST_HOURS)
     out_of_memory = on_it == 0
@@ -218,22 +215,13 @@ def _placed(
     return drawn
 
 
-def _middling(expected: Floats, eligible: NDArray[np.bool_]) -> Floats:
-    """Geometric mean of throughput over the candidates that can run the launch: what its length was planned for."""
-    able = eligible & (expected > 0)
-    logs = np.log(np.where(able, expected, 1.0)).sum(axis=1)
-    middling: Floats = np.exp(logs / np.maximum(able.sum(axis=1), 1))
-    return middling
-
-
 def _noise(count: int, rng: np.random.Generator) -> Floats:
     straggling = rng.random(count) < STRAGGLERS
     return NOISE * rng.standard_t(NOISE_FREEDOM, count) - straggling * rng.exponential(STRAGGLING, count)
 
 
 def _planned_hours(kind: Integers, rng: np.random.Generator) -> Floats:
-    median: Floats = np.array([each.hours for each in KINDS])[kind]
-    return np.clip(median * np.exp(rng.normal(0, 1.1, len(kind))), 0.05, 72.0)
+    return np.clip(of_kind(kind, "hours") * np.exp(rng.normal(0, 1.1, len(kind))), 0.05, 72.0)
 
 
 def _endings(

@@ -17,8 +17,8 @@ a step overlaps its parts but never wholly. Nothing here is linear in a column o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +66,6 @@ class Steps:
     supply: Floats
     efficiency: Floats
 
-    def take(self, chosen: NDArray[Any]) -> Self:
-        """The chosen launches."""
-        return replace(self, **{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
-
 
 def samples_per_second(steps: Steps, machines: Machines) -> Floats:
     """Expected throughput (samples/s over all trainers) of n launches on H hardware types, n × H.
@@ -96,6 +92,11 @@ def fits(steps: Steps, machines: Machines) -> NDArray[np.bool_]:
     width = BYTES_PER_NUMBER[steps.precision] / 2
     needed = steps.resident_bytes + steps.batch * steps.activation_bytes * width
     return needed[:, None] <= USABLE_MEMORY * machines.memory
+
+
+def possible_throughput(steps: Steps, machines: Machines) -> Floats:
+    """As `samples_per_second`, and 0 where the memory does not suffice, n × H."""
+    return np.where(fits(steps, machines), samples_per_second(steps, machines), 0.0)
 
 
 def _network(steps: Steps, machines: Machines, width: Floats) -> Floats:

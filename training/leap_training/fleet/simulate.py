@@ -22,6 +22,7 @@ from leap_features.events import from_us, to_us
 from leap_features.hardware import CATALOGUE, Catalogue
 from leap_training.fleet.attempts import Attempts
 from leap_training.fleet.balance import balanced
+from leap_training.fleet.columns import taken
 from leap_training.fleet.families import families
 from leap_training.fleet.launches import DAY_US, FAILURES, Launches, launches
 from leap_training.fleet.machines import PRECISIONS, machines
@@ -109,8 +110,8 @@ class Fleet:
             first += int(count)
             running = made if pending is None else pending.then(made)
             over = running.completed_us < start_us + (day + 1) * DAY_US
-            yield self._attempts(running.take(over))
-            pending = running.take(~over)
+            yield self._attempts(taken(running, over))
+            pending = taken(running, ~over)
         if pending is not None:
             yield self._attempts(pending)
 
@@ -123,7 +124,7 @@ class Fleet:
         return counts
 
     def _attempts(self, made: Launches) -> Attempts:
-        made = made.take(np.lexsort((made.number, made.completed_us)))
+        made = taken(made, np.lexsort((made.number, made.completed_us)))
         stems, owners, style = self._families.stem, self._families.owner, self._families.style
         of_family = made.family.tolist()
         names = [

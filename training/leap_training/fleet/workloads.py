@@ -83,6 +83,12 @@ MOST_SHARDS: Final = 256
 """Trainers over which parameters are spread at most."""
 
 
+def of_kind(kind: NDArray[np.int64], name: str) -> Floats:
+    """The number that `Kind` has under `name`, for each of the kinds in `kind` (indices into `KINDS`)."""
+    numbers: Floats = np.array([float(getattr(each, name)) for each in KINDS])[kind]
+    return numbers
+
+
 @dataclass(frozen=True)
 class ModelType:
     """A model type.
@@ -121,15 +127,14 @@ def models(count: int, rng: np.random.Generator) -> Models:
     # it has model types. The large ones are launched less often, though not strictly so.
     place = np.zeros(count)
     for index in range(len(KINDS)):
-        of_kind = np.flatnonzero(kind == index)
-        rarity = np.arange(len(of_kind)) / max(1, len(of_kind))
-        wish = (1 - RARE_IF_LARGE) * rng.random(len(of_kind)) + RARE_IF_LARGE * rarity
-        place[of_kind] = (np.argsort(np.argsort(wish)) + rng.uniform(0.3, 0.7, len(of_kind))) / max(1, len(of_kind))
+        members = np.flatnonzero(kind == index)
+        rarity = np.arange(len(members)) / max(1, len(members))
+        wish = (1 - RARE_IF_LARGE) * rng.random(len(members)) + RARE_IF_LARGE * rarity
+        place[members] = (np.argsort(np.argsort(wish)) + rng.uniform(0.3, 0.7, len(members))) / max(1, len(members))
     z = np.sinh(TAIL * np.array([NormalDist().inv_cdf(float(u)) for u in place])) / TAIL
     names = distinct_names(count, [MODEL_WORDS[KINDS[k].name] for k in kind], rng)
-    median, spread = (np.array([getattr(KINDS[k], name) for k in kind]) for name in ("parameters", "spread"))
-    parameters = np.minimum(median * np.exp(spread * z), LARGEST)
-    embedding = np.array([KINDS[k].embedding_bytes for k in kind]) * np.exp(rng.normal(0, 0.7, count))
+    parameters = np.minimum(of_kind(kind, "parameters") * np.exp(of_kind(kind, "spread") * z), LARGEST)
+    embedding = of_kind(kind, "embedding_bytes") * np.exp(rng.normal(0, 0.7, count))
     trainers, batches, tokens = [], [], []
     for k, parameter_count, tables in zip(kind, parameters, embedding, strict=True):
         of = KINDS[k]

@@ -8,10 +8,11 @@ template engine would add a dependency and escape only where it is asked to; a p
 script, or pictures whose text nobody can select, search or have read out.
 """
 
-from leap_training.page.charts import Bar, HeatCell, Series, Stack, bars, heat_table, legend, stacks
-from leap_training.page.document import Column, document, figure, folded, table
+from leap_training.page.charts import Bar, Series, Stack, bars, legend, stacks
+from leap_training.page.document import document, figure, folded
 from leap_training.page.elements import Child, Element, element, legible
 from leap_training.page.numbers import count, interval, money, percent, round_money, short_money
+from leap_training.page.tables import Column, HeatCell, heat_table, table
 
 __all__ = [
     "Bar",

@@ -1,6 +1,6 @@
-"""Charts: horizontal bars with intervals, stacked bars, and a matrix of cells shaded by their weight.
+"""Charts: horizontal bars with intervals, and stacked bars.
 
-The bars are SVG as wide as the window lets them be: positions along the scale are in per cent, heights and letters in
+They are SVG as wide as the window lets them be: positions along the scale are in per cent, heights and letters in
 pixels, so that text stays readable at any width. What a bar is and what it amounts to stand above it. Colours are
 classes of the page's style sheet; whatever a colour says, a key letter, the order or a printed number says as well.
 """
@@ -24,12 +24,9 @@ BAR_HEIGHT: Final = 14
 LABEL_WIDTH: Final = 0.6
 # Characters of a label; what is longer loses its middle.
 LABEL_LENGTH: Final = 40
-# The same of a name at the edge of a matrix.
-HEAD_LENGTH: Final = 28
 # Shares of the width that a part must have for its key, and for its key and size, in a window of 400 pixels.
 ROOM_FOR_KEY: Final = 0.04
 ROOM_FOR_SIZE: Final = 0.13
-HEAT_STEPS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -63,17 +60,6 @@ class Stack:
     text: str
     """Printed at the right, above the bar."""
     parts: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class HeatCell:
-    """A cell of a matrix."""
-
-    text: str
-    weight: float = 0.0
-    """How strongly it is shaded, 0 to 1."""
-    title: str | None = None
-    """More about it, shown when the pointer rests on it."""
 
 
 def bars(name: str, title: str, description: str, rows: Sequence[Bar], unit: Callable[[float], str]) -> Element:
@@ -122,46 +108,6 @@ def legend(series: Iterable[Series]) -> Element:
             for each in series
         ),
         class_="legend",
-    )
-
-
-def heat_table(
-    name: str,
-    caption: str,
-    corner: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    cells: Sequence[Sequence[HeatCell | None]],
-) -> Element:
-    """A matrix of printed values, shaded by their weight; None: an empty cell."""
-    return element(
-        "div",
-        element(
-            "table",
-            element("caption", caption),
-            element(
-                "thead",
-                element(
-                    "tr",
-                    element("th", corner, scope="col"),
-                    *(_head(column, "col", class_="upright") for column in columns),
-                ),
-            ),
-            element(
-                "tbody",
-                *(
-                    element("tr", _head(row, "row"), *(_cell(cell) for cell in line))
-                    for row, line in zip(rows, cells, strict=True)
-                ),
-            ),
-            class_="heat",
-        ),
-        class_="scroll",
-        id=name,
-        # A box that scrolls must be within reach of the keyboard.
-        tabindex="0",
-        role="region",
-        aria_label=caption,
     )
 
 
@@ -311,18 +257,6 @@ def _swatch(series: Series) -> Element:
         height=12,
         aria_hidden="true",
     )
-
-
-def _head(name: str, scope: str, class_: str | None = None) -> Element:
-    short = shortened(name, HEAD_LENGTH)
-    return element("th", element("bdi", short), scope=scope, class_=class_, title=None if short == name else name)
-
-
-def _cell(cell: HeatCell | None) -> Element:
-    if cell is None:
-        return element("td")
-    step = math.ceil(HEAT_STEPS * min(max(cell.weight, 0.0), 1.0))
-    return element("td", cell.text, class_=f"heat-{step}", title=cell.title)
 
 
 def _finite(value: float, label: str) -> bool:

@@ -1,23 +1,12 @@
-"""The document around the figures: head, style, tables. Everything that it needs is in it."""
+"""The document around the figures: head, style, captions. Everything that it needs is in it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 from leap_training.page.elements import Child, Element, element, markup
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table."""
-
-    name: str
-    number: bool = True
-    """Numbers stand at the right."""
 
 
 def document(title: str, *body: Child) -> str:
@@ -58,39 +47,3 @@ def figure(name: str, heading: str, explained: str, *drawn: Child, numbers: Elem
 def folded(summary: str, *body: Child) -> Element:
     """Something that the reader opens by a click; it is printed where it is open."""
     return element("details", element("summary", summary), *body)
-
-
-def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Element:
-    """A table whose first column names the row."""
-    kinds = ["number" if column.number else None for column in columns]
-    return element(
-        "div",
-        element(
-            "table",
-            element("caption", caption),
-            element(
-                "thead",
-                element(
-                    "tr",
-                    *(
-                        element("th", column.name, scope="col", class_=kind)
-                        for column, kind in zip(columns, kinds, strict=True)
-                    ),
-                ),
-            ),
-            element("tbody", *(_row(row, kinds) for row in rows)),
-        ),
-        class_="scroll",
-        tabindex="0",
-        role="region",
-        aria_label=caption,
-    )
-
-
-def _row(cells: Sequence[str], kinds: Sequence[str | None]) -> Element:
-    head, *rest = cells
-    return element(
-        "tr",
-        element("th", element("bdi", head), scope="row", class_=kinds[0]),
-        *(element("td", element("bdi", cell), class_=kind) for cell, kind in zip(rest, kinds[1:], strict=True)),
-    )

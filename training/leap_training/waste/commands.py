@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from leap_features.family_file import RulesError
 from leap_features.settings import Settings, SettingsError
 from leap_training.mapping import MappingError
 from leap_training.past_runs import Rejects, reading_of
+from leap_training.progress import progress_bar
 from leap_training.tables import Table, TableError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def waste_command(
         jobs = _read(runs, mapping_path, settings, catalogue, keep_ids=truth_path is not None)
         expected = None if truth_path is None else truth.read_expected(truth_path, jobs)
         options = Options(margin=margin, config_keys=config_keys or None)
-        with _bar(len(jobs), "measuring") as progress:
+        with progress_bar(len(jobs), "measuring") as progress:
             measured = measure(jobs, catalogue, str(runs), options, progress)
         verdict = None if expected is None else truth.judge(measured, jobs, expected, catalogue)
         if parquet_path is not None:
@@ -142,41 +143,19 @@ def _read(
             )
         if (runs / "fleet.json").exists():
             raise click.ClickException(f"{runs} is a synthetic fleet: name its file of events, completions.parquet")
-        with _bar(0, f"reading {runs.name}") as progress:
-            return read_archive(runs, settings.horizon_us, catalogue, rules, progress.of, keep_ids=keep_ids)
-    with Table(runs) as table, Rejects(None) as rejects, _bar(table.length, f"reading {runs.name}") as progress:
+        bar = partial(progress_bar, label=f"reading {runs.name}")
+        return read_archive(runs, settings.horizon_us, catalogue, rules, bar, keep_ids=keep_ids)
+    with (
+        Table(runs) as table,
+        Rejects(None) as rejects,
+        progress_bar(table.length, f"reading {runs.name}") as progress,
+    ):
         jobs = read_table(table, reading_of(mapping_path), rejects, catalogue, rules, progress, keep_ids=keep_ids)
     if rejects.total:
         click.echo(f"{rejects.total:,} rows are no events and are left out:", err=True)
         for line in rejects.first:
             click.echo(f"  {line}", err=True)
     return jobs
-
-
-class _Progress:
-    """A bar on standard error whose length may become known late."""
-
-    def __init__(self, update: Callable[[int], None], lengthen: Callable[[int], None]) -> None:
-        self._update = update
-        self._lengthen = lengthen
-
-    def __call__(self, done: int) -> None:
-        self._update(done)
-
-    def of(self, length: int) -> _Progress:
-        """Tell the length."""
-        self._lengthen(length)
-        return self
-
-
-@contextmanager
-def _bar(length: int, label: str) -> Iterator[_Progress]:
-    with click.progressbar(length=length, label=label, file=click.get_text_stream("stderr")) as bar:
-
-        def lengthen(known: int) -> None:
-            bar.length = known
-
-        yield _Progress(bar.update, lengthen)
 
 
 _MENDABLE = (MappingError, TableError, SettingsError, RulesError, hardware.CatalogueError, OSError)

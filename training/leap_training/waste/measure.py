@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -112,7 +112,7 @@ def measure(
     Raises:
         NothingToMeasure: no job succeeded, or none has a price.
     """
-    price = _prices(jobs, catalogue)
+    price = prices(jobs, catalogue)
     priced_types = ~np.isnan(price)
     priced = priced_types[jobs.hardware]
     if not len(jobs):
@@ -452,7 +452,7 @@ def _first_us(jobs: Jobs) -> Floats:
     return first
 
 
-def _prices(jobs: Jobs, catalogue: Catalogue) -> Floats:
+def prices(jobs: Jobs, catalogue: Catalogue) -> Floats:
     """US dollars for an hour of one trainer, by hardware type; NaN where the catalogue has none."""
     found = [catalogue.lookup(name) for name in jobs.hardware_types]
     return np.array([np.nan if row is None or row.hourly_cost_usd is None else row.hourly_cost_usd for row in found])
@@ -568,15 +568,3 @@ def _eligible_matrix(jobs: Jobs, types: int) -> Bools:
         if not members:
             matrix[number] = True
     return matrix
-
-
-def in_order(lines: Sequence[WasteLine]) -> Iterator[WasteLine]:
-    """Lines by wasted cost, most first; those without a figure last, by cost."""
-    return iter(
-        sorted(lines, key=lambda line: (line.waste is None, -wasted_usd(line), -line.cost_usd, line.model_type or ""))
-    )
-
-
-def wasted_usd(line: WasteLine) -> float:
-    """What the best eligible hardware would have saved of the compared cost, US dollars; 0 without a figure."""
-    return 0.0 if line.waste is None else line.waste.value * line.compared_cost_usd

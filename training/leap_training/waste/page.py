@@ -32,7 +32,7 @@ from leap_training.page import (
     stacks,
     table,
 )
-from leap_training.waste.report import BestValue, Share, WasteLine, WasteReport
+from leap_training.waste.report import BestValue, Share, WasteLine, WasteReport, by_waste
 
 HARDWARE_SHOWN: Final = 24
 MODELS_IN_SHARES: Final = 15
@@ -98,7 +98,7 @@ def _headline(report: WasteReport) -> Element:
                 if report.weights
                 else (
                     ": ",
-                    element("strong", f"{short_money(_wasted(total))} of {short_money(total.compared_cost_usd)}"),
+                    element("strong", f"{short_money(total.wasted_usd)} of {short_money(total.compared_cost_usd)}"),
                 )
             ),
             ".",
@@ -203,13 +203,13 @@ def _cost_by_hardware(report: WasteReport) -> Element:
 
 
 def _cost_parts(line: WasteLine) -> tuple[float, float, float]:
-    wasted, compared = _wasted(line), line.compared_cost_usd if line.waste else 0.0
+    wasted, compared = line.wasted_usd, line.compared_cost_usd if line.waste else 0.0
     return wasted, max(0.0, compared - wasted), max(0.0, line.cost_usd - compared)
 
 
 def _cost_text(line: WasteLine) -> str:
     none = "too few with a choice" if line.compared_jobs else "not compared"
-    what = none if line.waste is None else f"{short_money(_wasted(line))} wasted"
+    what = none if line.waste is None else f"{short_money(line.wasted_usd)} wasted"
     return f"{short_money(line.cost_usd)} · {what}"
 
 
@@ -306,7 +306,7 @@ def _where(report: WasteReport) -> Element:
 
 def _waste_bar(line: WasteLine, waste: Share) -> Bar:
     low, high = (max(0.0, share) * line.compared_cost_usd for share in (waste.low, waste.high))
-    return Bar(_model(line), f"{short_money(_wasted(line))} · {percent(waste.value)}", _wasted(line), low, high)
+    return Bar(_model(line), f"{short_money(line.wasted_usd)} · {percent(waste.value)}", line.wasted_usd, low, high)
 
 
 def _matrix(report: WasteReport) -> Element | None:
@@ -319,7 +319,7 @@ def _matrix(report: WasteReport) -> Element | None:
     if not cost:
         return None
     columns = sorted(cost, key=lambda hardware: (-cost[hardware], hardware))[:HARDWARE_SHOWN]
-    most = max((_wasted(line) for (model, _), line in by_place.items() if model in models), default=0.0)
+    most = max((line.wasted_usd for (model, _), line in by_place.items() if model in models), default=0.0)
 
     def cell(model: str, hardware: str) -> HeatCell | None:
         line = by_place.get((model, hardware))
@@ -329,8 +329,8 @@ def _matrix(report: WasteReport) -> Element | None:
         if line.waste is None:
             return HeatCell("–", title=what + (line.note or NO_OVERLAP))
         return HeatCell(
-            short_money(_wasted(line)),
-            math.sqrt(_wasted(line) / most) if most else 0.0,  # else one great waste leaves all others pale
+            short_money(line.wasted_usd),
+            math.sqrt(line.wasted_usd / most) if most else 0.0,  # else one great waste leaves all others pale
             f"{what}{percent(line.waste.value)} ({_range(line.waste)}) of {money(line.compared_cost_usd)} compared is "
             "wasted",
         )
@@ -459,7 +459,7 @@ def _lines(
                 money(line.cost_usd),
                 count(line.compared_jobs),
                 money(line.compared_cost_usd),
-                "–" if line.waste is None else money(_wasted(line)),
+                "–" if line.waste is None else money(line.wasted_usd),
                 *_share(line.waste),
                 *_share(line.misplaced),
                 line.note or (NO_OVERLAP if line.waste is None else ""),
@@ -478,17 +478,11 @@ def _range(share: Share) -> str:
 
 
 def _most_wasteful(report: WasteReport) -> list[WasteLine]:
-    found = (line for line in report.by_model if line.waste is not None)
-    return sorted(found, key=lambda line: (-_wasted(line), _model(line)))
+    return [line for line in by_waste(report.by_model) if line.waste is not None]
 
 
 def _by_cost(lines: Iterable[WasteLine]) -> list[WasteLine]:
     return sorted(lines, key=lambda line: line.cost_usd, reverse=True)
-
-
-def _wasted(line: WasteLine) -> float:
-    """US dollars that the best eligible type would have saved; 0 where there is no figure."""
-    return 0.0 if line.waste is None else max(0.0, line.waste.value) * line.compared_cost_usd
 
 
 def _nothing(name: str, heading: str) -> Element:

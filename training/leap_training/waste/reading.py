@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -65,7 +66,7 @@ def read_archive(
     horizon_us: int,
     catalogue: Catalogue,
     rules: Rules,
-    opened: Callable[[int], Progress],
+    bar: Callable[[int], AbstractContextManager[Progress]],
     *,
     keep_ids: bool = False,
 ) -> Jobs:
@@ -73,7 +74,7 @@ def read_archive(
 
     Args:
         horizon_us: events recorded later than this after completion do not count, unless replayed; microseconds.
-        opened: is told how many attempts there are to read, and gives what is told of each step.
+        bar: is told how many attempts there are to read, and gives what is told of each step.
 
     Raises:
         ArchiveError: there is no archive, or it cannot be read.
@@ -95,17 +96,17 @@ def read_archive(
         ).fetchall():
             builder.leave_out(status, count)
         ((total,),) = connection.execute("SELECT count(*) FROM judged").fetchall()
-        progress = opened(total)
         rows = connection.execute("""
             SELECT folds, status = 'succeeded', attempt_id, model_type, job_family, hardware_type, config,
                 eligible_hardware, trainer_count, reader_count, batch_size, throughput, device_hours,
                 epoch_us(completed_at)
             FROM judged
         """)
-        while batch := rows.fetchmany(ROWS_AT_ONCE):
-            for row in batch:
-                _add(builder, row)
-            progress(len(batch))
+        with bar(total) as progress:
+            while batch := rows.fetchmany(ROWS_AT_ONCE):
+                for row in batch:
+                    _add(builder, row)
+                progress(len(batch))
     return builder.jobs()
 
 

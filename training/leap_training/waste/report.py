@@ -1,5 +1,6 @@
 """What a measurement of waste found: figures only, as plain data for the table, the Parquet file and the page."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
@@ -35,6 +36,11 @@ class WasteLine(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     """Empty, or why there is no figure."""
 
+    @property
+    def wasted_usd(self) -> float:
+        """What the best eligible hardware would have saved of the compared cost; 0 without a figure."""
+        return 0.0 if self.waste is None else max(0.0, self.waste.value) * self.compared_cost_usd
+
 
 class BestValue(msgspec.Struct, frozen=True, kw_only=True):
     """For what share of a model type's jobs a hardware type gave most value; jobs without a choice are left out."""
@@ -68,3 +74,8 @@ class WasteReport(msgspec.Struct, frozen=True, kw_only=True):
     """Assumptions made and what was left out, with counts."""
     weights: bool = False
     """No run says its device hours: amounts are weights of the jobs, not what anybody paid."""
+
+
+def by_waste(lines: Iterable[WasteLine]) -> list[WasteLine]:
+    """Lines by wasted cost, most first; those without a figure last, by cost."""
+    return sorted(lines, key=lambda line: (line.waste is None, -line.wasted_usd, -line.cost_usd, line.model_type or ""))

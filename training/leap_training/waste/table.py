@@ -9,8 +9,7 @@ from typing import Final
 
 from leap_features.terminal import printable
 from leap_training.page import short_money
-from leap_training.waste.measure import in_order, wasted_usd
-from leap_training.waste.report import BestValue, Share, WasteLine, WasteReport
+from leap_training.waste.report import BestValue, Share, WasteLine, WasteReport, by_waste
 
 WIDTH: Final = 120
 MODELS_SHOWN: Final = 15
@@ -34,13 +33,13 @@ def lines(report: WasteReport, *, every: bool = False) -> Iterator[str]:
     yield ""
     yield _header("hardware type", report.confidence, "most value for")
     best_for = _best_for(report)
-    for line in in_order(report.by_hardware):
+    for line in by_waste(report.by_hardware):
         share = best_for.get(line.hardware_type or "", 0.0)
         yield _row(line.hardware_type, line, f"{share:.0%} of jobs" if line.waste else "")
     yield ""
     yield _header("model type", report.confidence, "most value from")
     best = _best_by_model(report.best)
-    ordered = list(in_order(report.by_model))
+    ordered = by_waste(report.by_model)
     shown = ordered if every else ordered[:MODELS_SHOWN]
     for line in shown:
         found = best.get(line.model_type or "")
@@ -65,7 +64,7 @@ def sentence(report: WasteReport) -> str:
             f"{percent(total.waste)} of the compared cost would have been saved on the eligible hardware of most value."
         )
     return (
-        f"{percent(total.waste)} of {short_money(total.compared_cost_usd)}, about {short_money(wasted_usd(total))}, "
+        f"{percent(total.waste)} of {short_money(total.compared_cost_usd)}, about {short_money(total.wasted_usd)}, "
         "would have been saved on the eligible hardware of most value."
     )
 
@@ -87,7 +86,7 @@ def _row(name: str | None, line: WasteLine, last: str) -> str:
     row = f"{text:<{_NAME}} {line.jobs:>9,} {short_money(line.cost_usd):>7} {compared:>8} "
     if line.waste is None:
         return row + f"{'too few with a choice' if line.compared_jobs else 'not enough overlap':>22}"
-    return (row + f"{percent(line.waste):>22} {short_money(wasted_usd(line)):>7}  {last}")[:WIDTH].rstrip()
+    return (row + f"{percent(line.waste):>22} {short_money(line.wasted_usd):>7}  {last}")[:WIDTH].rstrip()
 
 
 def _of(part: float, whole: float) -> str:

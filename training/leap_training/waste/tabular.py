@@ -25,8 +25,8 @@ SCHEMA = pa.schema(
     ]
 )
 """One row per line of the report. `level` is `total`, `model`, `hardware` or `model_hardware`; `best_value`, on rows of
-`model_hardware` alone, is for what share of the model type's compared jobs the hardware type gave most value. Shares
-are 0 to 1, null without a figure."""
+`model_hardware` alone, is for what share of the model type's jobs with a choice the hardware type gave most value.
+Shares are 0 to 1, null without a figure."""
 
 
 def write_parquet(report: WasteReport, path: Path) -> None:

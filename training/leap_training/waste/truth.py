@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from leap_features.hardware import Catalogue
 from leap_training.waste.jobs import Jobs
-from leap_training.waste.measure import Measurement
+from leap_training.waste.measure import Measurement, prices
 from leap_training.waste.report import Share
 
 LEAST_JOBS: Final = 200
@@ -69,10 +69,7 @@ def judge(measurement: Measurement, jobs: Jobs, expected: NDArray[np.float64], c
     Raises:
         TruthError: no model type has enough jobs.
     """
-    price = np.array(
-        [row.hourly_cost_usd if (row := catalogue.lookup(n)) else None for n in jobs.hardware_types], float
-    )
-    value = expected / price
+    value = expected / prices(jobs, catalogue)
     rows = np.arange(len(jobs))
     with np.errstate(invalid="ignore"):
         used = value[rows, jobs.hardware]
