@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 KAFKA_LIBS := .cache/kafka
 KAFKA_FETCHED := $(KAFKA_LIBS)/.fetched
 
-.PHONY: help demo test test-real test-browser chaos lint format bench kafka-jars clean
+.PHONY: help demo test test-real test-browser chaos lint format bench bench-models kafka-jars clean
 
 help:  ## list the targets
 	@echo "LEAP: live job history for choosing hardware"
@@ -45,8 +45,11 @@ format: $(INSTALLED)  ## mend style and format where that can be done by machine
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
-bench: $(INSTALLED)  ## run every benchmark; each ends with a line of JSON
-	@for file in benchmarks/*.py; do echo "== $$file"; $(VENV)/bin/python "$$file" || exit 1; done
+bench: $(INSTALLED)  ## run every benchmark but that of the models; each ends with a line of JSON
+	@for file in $(filter-out benchmarks/models.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python "$$file" || exit 1; done
+
+bench-models: $(INSTALLED)  ## judge every model on a synthetic fleet, 30 nights (takes long; ARGS="--nights 3" for fewer)
+	@$(VENV)/bin/python benchmarks/models.py $(ARGS)
 
 kafka-jars: $(KAFKA_FETCHED)  ## fetch Apache Kafka's jars for `make test-real`
 

@@ -11,9 +11,12 @@ import msgspec
 import numpy as np
 
 from leap_features.family import DEFAULT_RULES
-from leap_features.hardware import CATALOGUE
+from leap_features.hardware import CATALOGUE, Catalogue
 from leap_features.meta import SCHEMA_VERSION
-from leap_predictor.bundle import TREES, publish
+from leap_predictor.basis import BANDWIDTH_SLOPE, COMPUTE_SLOPE, TRAINERS_SLOPE, Basis, HardwareTable
+from leap_predictor.bundle import publish, specifications_of
+from leap_predictor.layered import FAMILY_TERMS, Layered, ModelType
+from leap_predictor.layered_files import served, to_files
 from leap_predictor.manifest import (
     FORMAT,
     Manifest,
@@ -22,54 +25,64 @@ from leap_predictor.manifest import (
     hardware_entries,
     history_views,
 )
-from leap_predictor.trees import Trees
+from leap_predictor.points import LEVEL_COUNT
+from leap_predictor.repeat_noise import RepeatNoise
+from leap_predictor.settings_columns import Setting, SettingsEncoder
 
 CREATED_AT = datetime(2026, 3, 1, 4, tzinfo=UTC)
-PEAK = "hardware_specs__dense_bf16_or_fp16_tflops"
+
+SLOW, FAST = 10.0, 20.0
+"""Samples per second and trainer, on hardware below 500 dense TFLOPS and above."""
+
+NOISE = 1e-9
+"""So little that history corrects a prediction fully."""
 
 
-def stump(threshold: float, below: float, above: float) -> Trees:
-    """One tree of one split on one feature; a missing value counts as below."""
-    return forest(
-        feature=[0, 0, 0],
-        threshold=[threshold, np.inf, np.inf],
-        children=[1, 2, 1, 1, 2, 2],
-        value=[0.0, below, above],
+def small_model(
+    catalogue: Catalogue = CATALOGUE,
+    *,
+    settings: tuple[Setting, ...] = (),
+    model_types: tuple[str, ...] = (),
+    widths: tuple[float, ...] = (1.0,) * (LEVEL_COUNT + 1),
+) -> Layered:
+    """A model of any model type that gives `SLOW` or `FAST` per trainer, whatever else; settings have no effect.
+
+    What is uncertain are constants of the model type and of the family, so an estimate is f(x) + last − f(x_last).
+    """
+    specifications = specifications_of(catalogue)
+    table = HardwareTable.of({name: specifications(name) or {} for name in catalogue})
+    encoder = SettingsEncoder(settings)
+    basis = Basis(table, 0.0, 0.0, np.zeros(3), *encoder.widths)
+    mean = np.zeros(basis.width)
+    mean[basis.blocks["trainers"]] = 1.0 - TRAINERS_SLOPE
+    guess = COMPUTE_SLOPE * table.log_specs[:, 0] + BANDWIDTH_SLOPE * table.log_specs[:, 1]
+    mean[basis.blocks["hardware"]] = np.log(np.where(table.log_specs[:, 0] < np.log(500.0), SLOW, FAST)) - guess
+    covariance = np.zeros((basis.width, basis.width))
+    covariance[0, 0] = 1.0
+    anything = ModelType(served(mean), np.zeros((basis.width, 1)), np.zeros(sum(encoder.widths)))
+    weights = np.array([1.0 if name == "constant" else 0.0 for name in FAMILY_TERMS])
+    return Layered(
+        basis,
+        catalogue.canonical,
+        encoder,
+        0.0,
+        covariance,
+        anything,
+        dict.fromkeys(model_types, anything),
+        weights,
+        RepeatNoise(NOISE, NOISE, 0.0),
+        np.array(widths),
     )
 
 
-def forest(**changes: Any) -> Trees:
-    """Trees from plain lists; by default one leaf of value 0 over one feature."""
-    nodes = len(changes.get("feature", [0]))
-    plain: dict[str, Any] = {
-        "roots": [0],
-        "feature": [0],
-        "threshold": [np.inf],
-        "default_right": [False] * nodes,
-        "children": [0, 0],
-        "value": [0.0],
-        "category_start": [0] * nodes,
-        "category_count": [0] * nodes,
-        "category_right": [],
-        "base": 0.0,
-        "feature_count": 1,
-    } | changes
-    kinds = {
-        "roots": np.int32,
-        "feature": np.int32,
-        "threshold": np.float32,
-        "default_right": np.bool_,
-        "children": np.int32,
-        "value": np.float32,
-        "category_start": np.int32,
-        "category_count": np.int32,
-        "category_right": np.bool_,
-    }
-    return Trees(**{name: np.array(value, kinds[name]) if name in kinds else value for name, value in plain.items()})
+def small_files(**changes: Any) -> dict[str, bytes]:
+    """The files of `small_model`."""
+    return to_files(small_model(**changes))
 
 
-def small_manifest(**changes: Any) -> Manifest:
+def small_manifest(model: Layered | None = None, **changes: Any) -> Manifest:
     """A manifest of the default project, of this release's catalogue and family rules."""
+    model = small_model() if model is None else model
     manifest = Manifest(
         format=FORMAT,
         library_version="0.1.0",
@@ -78,8 +91,8 @@ def small_manifest(**changes: Any) -> Manifest:
         history_schema=SCHEMA_VERSION,
         family_rule=DEFAULT_RULES.version,
         model="layered",
-        features=(PEAK,),
-        categories={},
+        features=model.features,
+        categories=dict(model.categories),
         views=history_views(),
         backoff=backoff_views(),
         hardware=hardware_entries(CATALOGUE),
@@ -90,8 +103,8 @@ def small_manifest(**changes: Any) -> Manifest:
 
 
 def publish_small_bundle(
-    bundles: Path, *, trees: Trees | None = None, files: Mapping[str, bytes] | None = None, **changes: Any
+    bundles: Path, *, model: Layered | None = None, files: Mapping[str, bytes] | None = None, **changes: Any
 ) -> str:
-    """Publish a bundle whose f is ln 10 per trainer below 500 dense TFLOPS and ln 20 above; return its id."""
-    trees = stump(500.0, float(np.log(10.0)), float(np.log(20.0))) if trees is None else trees
-    return publish(bundles, small_manifest(**changes), {TREES: trees.to_bytes()} if files is None else files)
+    """Publish `model`, by default `small_model`, as a bundle; return its id."""
+    model = small_model() if model is None else model
+    return publish(bundles, small_manifest(model, **changes), to_files(model) if files is None else files)

@@ -60,6 +60,8 @@ def rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
             "throughput": throughput,
             "log_throughput": math.log(throughput),
             "config": '{"precision":"bf16","layers":12}' if number % 2 else '{"precision":"fp32","layers":24}',
+            "architecture": f'{{"layers":{12 * (1 + MODELS.index(model))}}}',
+            "device_hours": 0.5 * subject.trainer_count,
         }
         for spec in SPECS:
             row[f"hardware_specs__{spec}"] = CATALOGUE[subject.hardware_type].specs()[spec]
@@ -104,6 +106,8 @@ def write(path: Path, given: list[dict[str, Any]]) -> Path:
         "throughput": pa.float64(),
         "log_throughput": pa.float64(),
         "config": text,
+        "architecture": text,
+        "device_hours": pa.float64(),
         **{f"hardware_specs__{spec}": pa.float64() for spec in SPECS},
         **history,
     }

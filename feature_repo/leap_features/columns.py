@@ -2,7 +2,8 @@
 
 A set of columns maps a name to an array with one entry per row. Names are those of the training set: `model_type`,
 `hardware_type`, `trainer_count`, `reader_count`, `batch_size`, `submitted_at_us`, `config__{key}`,
-`hardware_specs__{specification}`, and `{view}__{feature}` for history. A missing value is None, or NaN among numbers.
+`architecture__{number}`, `hardware_specs__{specification}`, and `{view}__{feature}` for history. A missing value is
+None, or NaN among numbers.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_features.hardware import SPECS
+
 Columns = Mapping[str, NDArray[Any]]
 
 CONFIG_PREFIX: Final = "config__"
+ARCHITECTURE_PREFIX: Final = "architecture__"
 SPECS_PREFIX: Final = "hardware_specs__"
 
 
@@ -99,6 +103,18 @@ def config_columns(configs: Sequence[Mapping[str, object]], keys: Sequence[str])
     return result
 
 
+def architecture_columns(
+    architectures: Sequence[Mapping[str, float | None]], keys: Sequence[str]
+) -> dict[str, NDArray[Any]]:
+    """One column `architecture__{key}` per key, NaN where a row's model definition does not say."""
+    result: dict[str, NDArray[Any]] = {}
+    for key in keys:
+        values = np.empty(len(architectures), dtype=object)
+        values[:] = [architecture.get(key) for architecture in architectures]
+        result[ARCHITECTURE_PREFIX + key] = numbers({ARCHITECTURE_PREFIX + key: values}, ARCHITECTURE_PREFIX + key)
+    return result
+
+
 Specifications = Callable[[str], Mapping[str, float] | None]
 """Finds the published specifications of a hardware type, by name; None: the type is unknown."""
 
@@ -115,6 +131,19 @@ def specification_columns(
             table[row] = [found.get(name, np.nan) for name in names]
     values = table[codes(hardware_types, index, missing=-1)]
     return {SPECS_PREFIX + name: values[:, at] for at, name in enumerate(names)}
+
+
+def as_launched(columns: Columns, specifications: Specifications) -> Columns:
+    """`columns` with the specifications that a launcher will find, for every hardware type that it knows.
+
+    A data set's come of a join by the exact name. The catalogue, which a launcher asks, and which says what the latest
+    run's hardware was, also knows a name in another spelling; without this a type would differ from itself.
+    """
+    types = column(columns, "hardware_type")
+    known_types = {name: 1 for name in dict.fromkeys(types.tolist()) if specifications(name) is not None}
+    known = codes(types, known_types, missing=0) == 1
+    found = specification_columns(types, specifications, SPECS)
+    return {**columns, **{name: np.where(known, found[name], numbers(columns, name)) for name in found}}
 
 
 def codes(values: NDArray[Any], index: Mapping[str, int], *, missing: int) -> NDArray[np.int64]:

@@ -40,7 +40,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     ),
     "doctor": CommandEntry("leap_streams.cli:doctor_command", "Check a deployment, say what to mend.", "streams"),
     "epoch": CommandEntry("leap_streams.cli:epoch_group", "Begin a new epoch of the topic.", "streams"),
-    "evaluate": CommandEntry("leap_training.cli:evaluate_command", "Judge predictions of later attempts.", "training"),
+    "evaluate": CommandEntry(
+        "leap_training.judge.commands:evaluate_command", "Judge predictions of later attempts.", "training"
+    ),
     "fleet": CommandEntry(
         "leap_training.fleet.commands:fleet_group", "Make a synthetic fleet like the paper's.", "all"
     ),
@@ -49,9 +51,15 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "leap_training.run_commands:import_command", "Turn a table of past runs into archive.", "training"
     ),
     "init": CommandEntry("leap_streams.cli:init_command", "Make the topics and the store's metadata.", "streams"),
+    "nightly": CommandEntry(
+        "leap_training.nightly.commands:nightly_command", "Fit, judge and publish a model, each night.", "training"
+    ),
     "rank": CommandEntry("leap_predictor.cli:rank_command", "Rank candidate hardware types for a job."),
     "rebuild": CommandEntry("leap_streams.cli:rebuild_command", "Fill the online store from the archive.", "streams"),
     "replay": CommandEntry("leap_training.run_commands:replay_command", "Send past runs as completion events.", "all"),
+    "report": CommandEntry(
+        "leap_training.judge_page.commands:report_command", "Show what the judge found as an HTML page.", "training"
+    ),
     "schema": CommandEntry("leap_features.cli:schema_command", "Print the JSON Schema of the completion event."),
     "train": CommandEntry("leap_training.cli:train_command", "Fit the ranking model and publish it.", "training"),
     "up": CommandEntry("leap_streams.cli:up_command", "Start a broker and a Redis for trying out.", "all"),

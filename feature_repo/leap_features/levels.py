@@ -52,8 +52,10 @@ FAMILY: Final = Level("family_history", ("job_family",))
 FAMILY_HARDWARE: Final = Level("family_hardware_history", ("job_family", "hardware_type"))
 FAMILY_SCALE: Final = Level("family_scale_history", ("job_family", "hardware_type", "trainer_count"))
 MODEL_SCALE: Final = Level("model_scale_history", ("model_type", "hardware_type", "trainer_count"))
+MODEL_HARDWARE: Final = Level("model_hardware_history", ("model_type", "hardware_type"))
+MODEL: Final = Level("model_history", ("model_type",))
 
-LEVELS: Final = (FAMILY, FAMILY_HARDWARE, FAMILY_SCALE, MODEL_SCALE)
+LEVELS: Final = (FAMILY, FAMILY_HARDWARE, FAMILY_SCALE, MODEL_SCALE, MODEL_HARDWARE, MODEL)
 
-BACKOFF: Final = (FAMILY_SCALE, FAMILY_HARDWARE, MODEL_SCALE, FAMILY)
+BACKOFF: Final = (FAMILY_SCALE, FAMILY_HARDWARE, MODEL_SCALE, FAMILY, MODEL_HARDWARE, MODEL)
 """The order in which a prediction looks for history: the first level that has some answers."""

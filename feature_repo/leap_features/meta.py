@@ -14,7 +14,7 @@ import msgspec
 
 from leap_features.history import Position
 
-SCHEMA_VERSION: Final = "1"
+SCHEMA_VERSION: Final = "2"
 """Version of what is kept in the online store: features, state, keys. Another one needs a rebuild."""
 
 FIRST_LIVE_EPOCH: Final = 1_000_000

@@ -6,38 +6,40 @@ computed is missing (NaN): no logarithm of 0, no division by 0, no infinity and 
 
 Names:
     model_type, hardware_type, config__{key}  categories, if the caller lists their values; unlisted ones are missing
-    config__{key}, hardware_specs__{name}     numbers as they are
-    log_trainers, log_batch, log_total_batch  natural logarithms of trainers, batch per trainer, and their product
-    readers_per_trainer                       ratio
-    {view}__last, __mean, __std, __count, __failures_since_success   as in the history view
-    {view}__age_days                          days from the level's latest run to the submission
-    {view}__log_scale_ratio                   ln(trainers ÷ trainers of the level's latest run)
-    backoff__last, __count, __age_days, __level   of the first level that has history
+    config__{key}, hardware_specs__{name}, architecture__{number}   numbers as they are
+    those of `row_features.COMPUTED`          what is computed: sizes, ratios, history of every level, back-off
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_features.backoff import backoff
 from leap_features.columns import (
+    ARCHITECTURE_PREFIX,
     CONFIG_PREFIX,
     SPECS_PREFIX,
     Columns,
+    Specifications,
     codes,
     column,
-    history_column,
-    logarithm,
-    numbers,
-    ratio,
     row_count,
 )
-from leap_features.history import days_since
-from leap_features.levels import LEVELS
+from leap_features.row_features import (
+    COMPUTED,
+    CONFIGURATION,
+    FAMILY_HISTORY,
+    HARDWARE,
+    MODEL_NUMBERS,
+    MODEL_RATIOS,
+    OTHER_HISTORY,
+    RATIOS,
+    Feature,
+    Rows,
+)
 
 Categories = Mapping[str, Sequence[str]]
 """Per categorical feature the values that it may have; a value's place is its code."""
@@ -45,39 +47,68 @@ Categories = Mapping[str, Sequence[str]]
 CATEGORICAL: Final = frozenset({"model_type", "hardware_type"})
 """Features that are always categories. A `config__{key}` is one where its values are listed."""
 
-BACKOFF_PREFIX: Final = "backoff__"
+AS_GIVEN: Final = (CONFIG_PREFIX, SPECS_PREFIX, ARCHITECTURE_PREFIX)
+"""What the names of features begin with that are numbers as they are."""
 
-_Feature = Callable[[Columns], NDArray[np.float64]]
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "configuration": ("model_type", *CONFIGURATION),
+    "ratios": tuple(RATIOS),
+    "hardware": tuple(HARDWARE),
+    "family_history": FAMILY_HISTORY,
+    "levels": OTHER_HISTORY,
+    "architecture": tuple(MODEL_RATIOS),
+}
+"""Features by group: what ablations leave out together. A job's own configuration keys (`config__{key}`) belong to
+"configuration", every `architecture__{number}` to "architecture", whichever there are. "family_history" is what the
+paper has; what else is known of the family, and all that other levels know, is "levels"."""
+
+BLOCK_ROWS: Final = 8192
+"""Rows are taken so many at a time, so that what features share stays in the processor's caches, and little is held."""
 
 
-def feature_row(columns: Columns, names: Sequence[str], categories: Categories) -> NDArray[np.float32]:
+def feature_row(
+    columns: Columns, names: Sequence[str], categories: Categories, specifications: Specifications | None = None
+) -> NDArray[np.float32]:
     """The features `names` of every row, shape (rows, len(names)), NaN where missing.
+
+    Args:
+        columns: the rows.
+        names: of the features, in the order that is wanted.
+        categories: values of each feature that is a category.
+        specifications: finds those of a hardware type; features that compare the candidate with the hardware of an
+            earlier run need them, no others do.
 
     Raises:
         MissingColumn: a column that a feature needs is not there.
-        ValueError: a name is no feature, or a categorical feature has no list of values.
+        ValueError: a name is no feature, a categorical feature has no list of values, a column of numbers holds text,
+            or a feature needs specifications that are not given.
     """
-    result = np.empty((row_count(columns), len(names)), dtype=np.float32)
-    with np.errstate(over="ignore"):  # beyond float32 becomes infinite, which is made missing below
-        for at, name in enumerate(names):
-            result[:, at] = feature(columns, name, categories)
-    result[~np.isfinite(result)] = np.nan
+    features = _features(names, categories)
+    count = row_count(columns)
+    result = np.empty((count, len(names)), dtype=np.float32)
+    for start in range(0, count, BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        part = columns if count <= BLOCK_ROWS else {name: values[block] for name, values in columns.items()}
+        rows = Rows(part, specifications)
+        with np.errstate(over="ignore"):  # beyond float32 becomes infinite, which is made missing below
+            for at, computed in enumerate(features):
+                result[block, at] = computed(rows)
+        into = result[block]
+        into[~np.isfinite(into)] = np.nan
     return result
 
 
-def feature(columns: Columns, name: str, categories: Categories) -> NDArray[np.float64]:
+def feature(
+    columns: Columns, name: str, categories: Categories, specifications: Specifications | None = None
+) -> NDArray[np.float64]:
     """One feature of every row; a category as its code.
 
     Raises:
         MissingColumn: a column that it needs is not there.
-        ValueError: `name` is no feature, or is categorical and `categories` does not list its values.
+        ValueError: as `feature_row` has it.
     """
-    check_features((name,), categories)
-    if name in categories:
-        return _category(columns, name, categories[name])
-    if name.startswith((CONFIG_PREFIX, SPECS_PREFIX)):
-        return numbers(columns, name)
-    return _COMPUTED[name](columns)
+    (computed,) = _features((name,), categories)
+    return computed(Rows(columns, specifications))
 
 
 def check_features(names: Sequence[str], categories: Categories) -> None:
@@ -92,78 +123,40 @@ def check_features(names: Sequence[str], categories: Categories) -> None:
                 raise ValueError(f"feature {name!r} is a number and cannot be a category")
         elif name in CATEGORICAL:
             raise ValueError(f"feature {name!r} is categorical: its values must be listed")
-        elif name not in _COMPUTED and not name.startswith((CONFIG_PREFIX, SPECS_PREFIX)):
+        elif name not in COMPUTED and not name.startswith(AS_GIVEN):
             raise ValueError(
-                f"{name!r} is no feature; there are {', '.join(sorted(_COMPUTED))}, "
-                f"{CONFIG_PREFIX}{{key}} and {SPECS_PREFIX}{{name}}"
+                f"{name!r} is no feature; there are {', '.join(sorted(COMPUTED))}, "
+                f"{', '.join(prefix + '{name}' for prefix in AS_GIVEN)}"
             )
 
 
-def _category(columns: Columns, name: str, values: Sequence[str]) -> NDArray[np.float64]:
-    given = column(columns, name)
-    result = codes(given, {value: code for code, value in enumerate(values)}, missing=-1).astype(np.float64)
-    result[result < 0] = np.nan
-    return result
+def config_keys(names: Sequence[str]) -> list[str]:
+    """Keys of the job's configuration that the features `names` are made of."""
+    return [name.removeprefix(CONFIG_PREFIX) for name in names if name.startswith(CONFIG_PREFIX)]
 
 
-def _log_trainers(columns: Columns) -> NDArray[np.float64]:
-    return logarithm(numbers(columns, "trainer_count"))
+def architecture_keys(names: Sequence[str]) -> list[str]:
+    """Numbers of the model definition that the features `names` are made of."""
+    given = [name.removeprefix(ARCHITECTURE_PREFIX) for name in names if name.startswith(ARCHITECTURE_PREFIX)]
+    ratios = MODEL_NUMBERS if any(name in MODEL_RATIOS for name in names) else ()
+    return list(dict.fromkeys((*given, *ratios)))
 
 
-def _log_batch(columns: Columns) -> NDArray[np.float64]:
-    return logarithm(numbers(columns, "batch_size"))
+def _features(names: Sequence[str], categories: Categories) -> list[Feature]:
+    check_features(names, categories)
+    return [_category(name, categories[name]) if name in categories else _number(name) for name in names]
 
 
-def _readers_per_trainer(columns: Columns) -> NDArray[np.float64]:
-    return ratio(numbers(columns, "reader_count"), numbers(columns, "trainer_count"))
+def _number(name: str) -> Feature:
+    return COMPUTED[name] if name in COMPUTED else lambda rows: rows.number(name)
 
 
-def _count(view: str) -> _Feature:
-    # An absent row is a key that nothing was ever recorded of: its count is a true zero.
-    return lambda columns: np.nan_to_num(numbers(columns, history_column(view, "count")), nan=0.0)
+def _category(name: str, values: Sequence[str]) -> Feature:
+    index = {value: code for code, value in enumerate(values)}
 
+    def code(rows: Rows) -> NDArray[np.float64]:
+        result = codes(column(rows.columns, name), index, missing=-1).astype(np.float64)
+        result[result < 0] = np.nan
+        return result
 
-def _plain(view: str, name: str) -> _Feature:
-    return lambda columns: numbers(columns, history_column(view, name))
-
-
-def _age_days(view: str) -> _Feature:
-    return lambda columns: days_since(
-        numbers(columns, history_column(view, "last_seen")), numbers(columns, "submitted_at_us")
-    )
-
-
-def _log_scale_ratio(view: str) -> _Feature:
-    return lambda columns: logarithm(
-        ratio(numbers(columns, "trainer_count"), numbers(columns, history_column(view, "last_trainer_count")))
-    )
-
-
-def _backoff_level(columns: Columns) -> NDArray[np.float64]:
-    level = backoff(columns).level.astype(np.float64)
-    level[level < 0] = np.nan
-    return level
-
-
-def _computed() -> dict[str, _Feature]:
-    features: dict[str, _Feature] = {
-        "log_trainers": _log_trainers,
-        "log_batch": _log_batch,
-        "log_total_batch": lambda columns: _log_trainers(columns) + _log_batch(columns),
-        "readers_per_trainer": _readers_per_trainer,
-        BACKOFF_PREFIX + "last": lambda columns: backoff(columns).last,
-        BACKOFF_PREFIX + "count": lambda columns: backoff(columns).count,
-        BACKOFF_PREFIX + "age_days": lambda columns: backoff(columns).age_days,
-        BACKOFF_PREFIX + "level": _backoff_level,
-    }
-    for level in LEVELS:
-        view = level.view
-        for name in ("last", "mean", "std", "failures_since_success"):
-            features[history_column(view, name)] = _plain(view, name)
-        features[history_column(view, "count")] = _count(view)
-        features[history_column(view, "age_days")] = _age_days(view)
-        features[history_column(view, "log_scale_ratio")] = _log_scale_ratio(view)
-    return features
-
-
-_COMPUTED: Final = _computed()
+    return code

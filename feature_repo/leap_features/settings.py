@@ -63,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history: NonEmpty = "data/history"
     feature_repo: NonEmpty = "feature_repo"
     bundles: NonEmpty = "data/bundles"
+    nightly: NonEmpty = "data/nightly"
     policy: str = ""
     family_rules: str = ""
     """TOML file of family rules; empty means the built-in ones."""

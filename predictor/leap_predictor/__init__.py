@@ -8,7 +8,15 @@ choices = predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SX
 
 from __future__ import annotations
 
-from leap_predictor.errors import BundleError, PolicyError, PredictorError, StoreError, StoreTimeout, TreesError
+from leap_predictor.errors import (
+    BundleError,
+    ModelError,
+    PolicyError,
+    PredictorError,
+    StoreError,
+    StoreTimeout,
+    TreesError,
+)
 from leap_predictor.explanation import CandidateReport, Choice, Explanation, Reason
 from leap_predictor.job import Job
 from leap_predictor.predictor import Predictor
@@ -19,6 +27,7 @@ __all__ = [
     "Choice",
     "Explanation",
     "Job",
+    "ModelError",
     "PolicyError",
     "Predictor",
     "PredictorError",

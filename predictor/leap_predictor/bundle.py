@@ -3,7 +3,7 @@
     bundles/
       current                                   id of the bundle to serve, one line
       20260301T040000Z-3f9c…/manifest.json      what it is, with size and SHA-256 of every other file
-      20260301T040000Z-3f9c…/trees.npz
+      20260301T040000Z-3f9c…/layered.json, layered.npz
 
 An id is the time of publishing and the first 16 digits of the SHA-256 of `manifest.json`, so a damaged manifest is
 noticed as well. Publishing steps, each of which a crash may follow: (1) the files are written under a hidden name and
@@ -31,13 +31,12 @@ from leap_features.columns import Specifications
 from leap_features.durable import sync
 from leap_features.hardware import Catalogue
 from leap_features.row import check_features
-from leap_predictor.errors import BundleError
+from leap_predictor.errors import BundleError, ModelError
 from leap_predictor.layered import Layered
+from leap_predictor.layered_files import from_files
 from leap_predictor.manifest import MAX_MANIFEST_BYTES, File, Manifest, catalogue_of, decode_manifest, encode_manifest
-from leap_predictor.trees import Trees
 
 MANIFEST: Final = "manifest.json"
-TREES: Final = "trees.npz"
 CURRENT: Final = "current"
 
 _BUNDLE_ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{16}")
@@ -169,22 +168,21 @@ def parse(bundle_id: str, raw_manifest: bytes, files: Mapping[str, bytes]) -> Bu
     """
     _check_manifest_digest(bundle_id, raw_manifest)
     manifest = decode_manifest(raw_manifest, library_version())
-    if TREES not in manifest.files or set(manifest.files) != set(files):
-        raise BundleError(f"bundle {bundle_id} must hold {TREES}, it holds {sorted(files)}")
+    if set(manifest.files) != set(files):
+        raise BundleError(f"bundle {bundle_id} must hold {sorted(manifest.files)}, it holds {sorted(files)}")
     for name, entry in manifest.files.items():
         _check_file(bundle_id, name, entry, files[name])
-    trees = Trees.from_bytes(files[TREES])
-    if trees.feature_count != len(manifest.features):
-        raise BundleError(
-            f"bundle {bundle_id}: the trees have {trees.feature_count} features, the manifest names "
-            f"{len(manifest.features)}"
-        )
     try:
         check_features(manifest.features, manifest.categories)
     except ValueError as error:
         raise BundleError(f"bundle {bundle_id}: {error}") from error
     catalogue = catalogue_of(manifest)
-    model = Layered(trees, manifest.features, manifest.categories, specifications_of(catalogue))
+    try:
+        model = from_files(files, catalogue.canonical)
+    except ModelError as error:
+        raise ModelError(f"bundle {bundle_id}: {error}") from error
+    if (model.features, model.categories) != (manifest.features, manifest.categories):
+        raise BundleError(f"bundle {bundle_id}: the model and the manifest name different features or categories")
     return Bundle(bundle_id, manifest, catalogue, model, _rules(bundle_id, manifest))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_features.columns import (
-    CONFIG_PREFIX,
+    ARCHITECTURE_PREFIX,
     Specifications,
     config_columns,
     history_column,
@@ -17,6 +17,7 @@ from leap_features.columns import (
 )
 from leap_features.hardware import SPECS
 from leap_features.layout import Value
+from leap_features.row import architecture_keys, config_keys
 from leap_predictor.history_request import StoredRow
 from leap_predictor.job import Job
 from leap_predictor.manifest import SERVED_FEATURES, View
@@ -41,7 +42,8 @@ def candidate_columns(
         hardware_types: the candidates.
         rows: per candidate, its history by view.
         views: the views that `rows` are of.
-        features: names of the model's features; they tell which parts of the job's configuration are wanted.
+        features: names of the model's features; they tell which parts of the job's configuration and which numbers of
+            its model definition are wanted.
         specifications: finds those of a hardware type.
         now_us: time of submission, microseconds since 1970 UTC.
     """
@@ -51,12 +53,15 @@ def candidate_columns(
         "model_type": _objects([job.model_type] * count),
         "hardware_type": types,
         "trainer_count": np.full(count, float(job.trainer_count)),
-        "reader_count": np.full(count, np.nan if job.reader_count is None else float(job.reader_count)),
+        # A completion event without readers says 0, so this is what the model was trained on.
+        "reader_count": np.full(count, float(job.reader_count or 0)),
         "batch_size": np.full(count, np.nan if job.batch_size is None else float(job.batch_size)),
         "submitted_at_us": np.full(count, now_us, dtype=np.int64),
     }
-    keys = [name.removeprefix(CONFIG_PREFIX) for name in features if name.startswith(CONFIG_PREFIX)]
-    columns |= config_columns([job.config] * count, keys)
+    of_job = config_columns([job.config], config_keys(features))
+    columns |= {name: np.repeat(value, count) for name, value in of_job.items()}
+    for key in architecture_keys(features):
+        columns[ARCHITECTURE_PREFIX + key] = np.full(count, float(job.architecture.get(key, np.nan)))
     columns |= specification_columns(types, specifications, SPECS)
     for view in views:
         of_view = [row[view.view] for row in rows]

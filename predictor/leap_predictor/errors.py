@@ -2,7 +2,8 @@
 
 PredictorError
 ├── BundleError      a bundle is absent, corrupted or of another format
-│   └── TreesError   its trees are not what trees may look like
+│   ├── ModelError   its model's numbers and matrices do not fit together
+│   └── TreesError   trees that are not what trees may look like
 ├── PolicyError      a policy file breaks a rule
 └── StoreError       the history could not be read
     └── StoreTimeout   … within the deadline
@@ -21,6 +22,10 @@ class BundleError(PredictorError):
 
 class TreesError(BundleError):
     """Arrays that are no trees; the message names the array and the rule that it breaks."""
+
+
+class ModelError(BundleError):
+    """Files that are no layered model; the message names the file, the array and the rule that it breaks."""
 
 
 class PolicyError(PredictorError):

@@ -45,10 +45,13 @@ class Choice:
     hardware_type: str
     throughput: float
     """Predicted samples per second over all trainers."""
+    throughput_low: float
+    throughput_high: float
+    """The 80 % interval: of choices that rest on the same level of history, four in five were measured within it."""
     score: float
     """throughput ÷ (trainers × cost): samples per second for one unit of cost per hour."""
     level: str | None
-    """History view that the prediction was corrected by; None: no history at all."""
+    """Most specific history view that had a run to correct the prediction by; None: no history at all."""
     cost: float
     """Per trainer and hour."""
     demoted: bool = False

@@ -21,6 +21,7 @@ MAX_REPEATED: Final = 20_000
 
 LongName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 ConfigValue = bool | int | float | str | None
+_VALUES: Final[dict[str, Any]] = {"config": ConfigValue, "architecture": float}
 MAX_COUNT: Final = 2**31 - 1
 
 
@@ -37,11 +38,13 @@ class Job:
     batch_size: float | None = None
     """Samples per trainer and step, may be a fraction; None or 0: unknown."""
     reader_count: int | None = None
-    """≥ 0; None: unknown."""
+    """≥ 0; None: unknown, which is taken as 0, as in completion events."""
     config: Mapping[str, object] = field(default_factory=dict)
     """Anything else known at submission: numbers, strings, booleans; None: unknown."""
     job_family: str | None = None
     """Stem of the job family, where it is given instead of derived."""
+    architecture: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that summarise the model definition, as completion events carry them (`leap_features.architecture`)."""
 
 
 class InvalidJob(ValueError):
@@ -57,6 +60,7 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reader_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
     config: Annotated[dict[str, ConfigValue], msgspec.Meta(max_length=MAX_CONFIG_KEYS)] = {}
     job_family: LongName | None = None
+    architecture: Annotated[dict[str, float], msgspec.Meta(max_length=MAX_CONFIG_KEYS)] = {}
 
 
 # Unlike repr(), it takes no longer for a value of any size, and never fails.
@@ -89,9 +93,9 @@ def _shown(value: object) -> str:
     return _short.repr(value[:200] if isinstance(value, bytes) else value)[:200]
 
 
-def _is_config_value(value: object) -> bool:
+def _is(kind: Any, value: object) -> bool:
     try:
-        msgspec.convert(value, ConfigValue)
+        msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return False
     return True
@@ -103,10 +107,11 @@ def _explain(problem: str, plain: Mapping[str, object]) -> str:
     if not name:
         return f"job: {rule[:1].lower()}{rule[1:]}"
     value = plain.get(name, "…")
-    config = plain.get("config")
-    if name == "config[...]" and isinstance(config, Mapping):  # msgspec does not say which key it is
-        key, value = next((key, value) for key, value in config.items() if not _is_config_value(value))
-        name = f"config.{key}"
+    of_map = plain.get(field := name.removesuffix("[...]"))
+    if field != name and isinstance(of_map, Mapping):  # msgspec does not say which key it is
+        kind = _VALUES[field]
+        key, value = next((key, value) for key, value in of_map.items() if not _is(kind, value))
+        name = f"{field}.{key}"
     return f"job: {name} = {_shown(value)}: {rule[:1].lower()}{rule[1:]}"
 
 

@@ -1,4 +1,4 @@
-"""The manifest of a model bundle: everything that a launcher must know besides the trees themselves."""
+"""The manifest of a model bundle: everything that a launcher must know besides the model's own numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leap_features.layout import field
 from leap_features.levels import BACKOFF, LEVELS
 from leap_predictor.errors import BundleError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the bundle format; one that differs is refused, whatever else it says."""
 
 MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
@@ -90,9 +90,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Text of the family rules (TOML) that job families are derived by; empty: the built-in ones."""
     model: Literal["layered"]
     features: tuple[NonEmpty, ...]
-    """Names of the model's features; the place of a name is its column in the trees."""
+    """Names of the model's features."""
     categories: dict[str, tuple[str, ...]]
-    """Values of each categorical feature; the place of a value is its code."""
+    """Values of each categorical feature that the fit saw."""
     views: tuple[View, ...]
     backoff: tuple[NonEmpty, ...]
     """Views in the order in which history is looked for."""

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from leap_features.family import FamilyError
-from leap_predictor.bundle import Bundle, current_id, load
+from leap_predictor.bundle import Bundle, current_id, load, specifications_of
 from leap_predictor.candidate_columns import candidate_columns
 from leap_predictor.errors import PolicyError, StoreError, StoreTimeout
 from leap_predictor.explanation import CandidateReport, Choice, Explanation, Reason
@@ -209,7 +209,7 @@ class Predictor:
             reading.rows,
             views=bundle.manifest.views,
             features=bundle.model.features,
-            specifications=bundle.model.specifications,
+            specifications=specifications_of(bundle.catalogue),
             now_us=self._now_us(),
         )
         estimate = bundle.model.estimate(columns)
@@ -220,7 +220,7 @@ class Predictor:
         if not choices:
             raise _NoAnswer(Reason.NO_CANDIDATE_LEFT, found.all_dropped())
         self._check_time(deadline, "predicting")
-        if job.model_type not in bundle.model.categories.get("model_type", ()) and not any(c.level for c in choices):
+        if job.model_type not in bundle.model.model_types and not any(c.level for c in choices):
             found.warnings.append(
                 f"the model type {job.model_type!r} was not in the training data and has no history: its throughput is "
                 "guessed from other model types"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from leap_features.columns import Columns
 from leap_features.hardware import Catalogue
@@ -20,6 +20,9 @@ from leap_predictor.explanation import CandidateReport, Choice
 from leap_predictor.history_request import StoredRow
 from leap_predictor.layered import Estimate
 from leap_predictor.policy import Policy
+
+_BEYOND: Final = 300.0
+"""Beyond e^±300 lies nothing that was ever measured; a float still holds it, and its score."""
 
 Rows = Mapping[str, StoredRow | None]
 """History of one candidate, by view."""
@@ -74,8 +77,7 @@ def order(
     dropped: dict[str, str] = {}
     for at, (hardware_type, cost) in enumerate(candidates):
         log_throughput = float(estimate.log_throughput[at])
-        # Beyond e^±300 lies nothing that was ever measured; a float still holds it, and its score.
-        if not abs(log_throughput) < 300:
+        if not abs(log_throughput) < _BEYOND:
             dropped[hardware_type] = f"no usable prediction: log throughput {log_throughput}"
             continue
         level = int(estimate.level[at])
@@ -84,6 +86,8 @@ def order(
             Choice(
                 hardware_type,
                 throughput,
+                math.exp(max(-_BEYOND, float(estimate.log_low[at]))),
+                math.exp(min(_BEYOND, float(estimate.log_high[at]))),
                 throughput / (trainer_count * cost),
                 BACKOFF[level].view if level >= 0 else None,
                 cost,
@@ -134,4 +138,4 @@ def _shown(value: float, values: Sequence[str] | None) -> float | str | None:
 
 
 def _exp(value: float) -> float | None:
-    return math.exp(value) if abs(value) < 300 else None
+    return math.exp(value) if abs(value) < _BEYOND else None

@@ -21,6 +21,8 @@ LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     "family_hardware_history": ("job_family", "hardware_type"),
     "family_scale_history": ("job_family", "hardware_type", "trainer_count"),
     "model_scale_history": ("model_type", "hardware_type", "trainer_count"),
+    "model_hardware_history": ("model_type", "hardware_type"),
+    "model_history": ("model_type",),
 }
 """View → its keys."""
 

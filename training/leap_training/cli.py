@@ -1,4 +1,4 @@
-"""Commands of the training room: `leap train`, `leap evaluate`."""
+"""The command `leap train`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ def train_command(
     dataset: Path, before: datetime | None, bundles: Path | None, config_keys: tuple[str, ...], as_json: bool
 ) -> None:
     """Fit the ranking model on DATASET (written by `leap dataset`) and publish it as the current bundle."""
-    from leap_training.evaluate import table  # noqa: PLC0415  # `--help` needs no XGBoost
-    from leap_training.holdout import held_out, metrics  # noqa: PLC0415
+    from leap_training.holdout import held_out, metrics, table  # noqa: PLC0415  # `--help` needs no pandas
     from leap_training.layered import fit  # noqa: PLC0415
-    from leap_training.publish import TreesDiffer, publish_model  # noqa: PLC0415
+    from leap_training.publish import ServedDiffers, publish_model  # noqa: PLC0415
     from leap_training.training_set import read_training_set  # noqa: PLC0415
 
     try:
@@ -61,7 +60,7 @@ def train_command(
             metrics=figures,
             now=datetime.now(UTC),
         )
-    except (ValueError, TreesDiffer, BundleError, OSError) as error:
+    except (ValueError, ServedDiffers, BundleError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:
         click.echo(msgspec.json.encode({"bundle_id": bundle_id, "rows": len(rows), "metrics": figures}).decode())
@@ -72,41 +71,9 @@ def train_command(
         click.echo(
             f"set aside {read.set_aside:,} rows without a usable throughput, trainer count, hardware or model type"
         )
-    click.echo(f"features: {', '.join(fitted.features)}")
+    click.echo(f"{fitted.cells:,} cells of {len(fitted.model.model_types):,} model types")
     if evaluation is not None:
         click.echo("the same fit without the latest fifth, scored on it:")
         for line in table(evaluation):
             click.echo(line)
     click.echo(f"published {bundle_id} in {bundles or settings.bundles}")
-
-
-@click.command("evaluate")
-@click.argument("dataset", type=click.Path(path_type=Path))
-@click.option(
-    "--from",
-    "start",
-    type=Instant(),
-    required=True,
-    help="Fit on what was recorded before this time (RFC 3339), score what was submitted from then on.",
-)
-@config_keys_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate_command(dataset: Path, start: datetime, config_keys: tuple[str, ...], as_json: bool) -> None:
-    """Judge the model's predictions of later attempts in DATASET, beside the back-off's last value."""
-    from leap_training.evaluate import evaluate, table  # noqa: PLC0415  # `--help` needs no XGBoost
-    from leap_training.training_set import read_training_set  # noqa: PLC0415
-
-    try:
-        result = evaluate(read_training_set(dataset).rows, to_us(start), CATALOGUE, config_keys=config_keys)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-    if not result.scored.model.rows:
-        raise click.ClickException(
-            f"{dataset} has no attempt submitted at or after {start.isoformat()}: nothing to judge"
-        )
-    if as_json:
-        click.echo(msgspec.json.encode(result).decode())
-        return
-    click.echo(f"fitted on {result.train_rows:,} attempts recorded before {start:%Y-%m-%d %H:%M} UTC")
-    for line in table(result):
-        click.echo(line)

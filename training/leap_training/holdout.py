@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
+from leap_features.backoff import backoff
 from leap_features.hardware import Catalogue
-from leap_training.evaluate import Evaluation, judge
+from leap_training.judge.figures import Figures, figures, relative_error
+from leap_training.judge.slices import flags
 from leap_training.layered import fit
 from leap_training.training_set import TrainingSet
 
@@ -19,8 +21,14 @@ HOLDOUT_SHARE: Final = 0.2
 MIN_HOLDOUT_ROWS: Final = 50
 """Accuracy of fewer rows says nothing."""
 
+SLICES: Final = {"all": "all attempts", "first_in_cell": "first runs in a new cell"}
+METHODS: Final = {"model": "model", "backoff_last": "back-off's last value"}
 
-def held_out(rows: TrainingSet, catalogue: Catalogue, config_keys: Sequence[str]) -> Evaluation | None:
+HeldOut = Mapping[str, Mapping[str, Figures]]
+"""By slice and method."""
+
+
+def held_out(rows: TrainingSet, catalogue: Catalogue, config_keys: Sequence[str]) -> HeldOut | None:
     """Score a fit without the latest rows on those rows; None where there are too few."""
     if not len(rows):
         return None
@@ -29,15 +37,38 @@ def held_out(rows: TrainingSet, catalogue: Catalogue, config_keys: Sequence[str]
     earlier = rows.where(rows.recorded_at_us < cut)
     if len(later) < MIN_HOLDOUT_ROWS or not len(earlier):
         return None
-    return judge(fit(earlier, catalogue, config_keys=config_keys), len(earlier), later)
+    fitted = fit(earlier, catalogue, config_keys=config_keys, intervals=False)
+    answers = {
+        "model": fitted.estimate(later.hidden()).log_throughput,
+        "backoff_last": backoff(later.columns).last,
+    }
+    errors = {name: relative_error(answer, later.log_throughput) for name, answer in answers.items()}
+    chosen = flags(earlier, later).slices()
+    hours = later.columns["device_hours"]
+    return {of: {name: figures(errors[name][chosen[of]], hours[chosen[of]]) for name in METHODS} for of in SLICES}
 
 
-def metrics(evaluation: Evaluation) -> dict[str, float]:
-    """`evaluation` as a bundle's manifest holds it."""
+def metrics(found: HeldOut) -> dict[str, float]:
+    """`found` as a bundle's manifest holds it."""
     return {
         f"held_out_{of}_{method}_{name}": float(value)
-        for of, judgement in (("all", evaluation.scored), ("first_runs", evaluation.first_runs))
-        for method, result in (("model", judgement.model), ("backoff_last", judgement.backoff_last))
+        for of, methods in found.items()
+        for method, result in methods.items()
         for name, value in msgspec.structs.asdict(result).items()
         if value is not None
     }
+
+
+def table(found: HeldOut) -> Iterator[str]:
+    """`found` as lines of text."""
+    yield f"{'':48}{'rows':>8}{'±10 %':>9}{'±20 %':>9}{'median error':>14}{'unanswered':>12}"
+    for of, methods in found.items():
+        for method, result in methods.items():
+            shares = f"{_percent(result.within10):>9}{_percent(result.within20):>9}"
+            error = f"{_percent(result.median_error):>14}"
+            title = f"{SLICES[of]}, {METHODS[method]}"
+            yield f"{title:<48}{result.rows:>8,}{shares}{error}{result.unanswered:>12,}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} %"

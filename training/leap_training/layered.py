@@ -1,76 +1,45 @@
-"""Fits the layered model's f: a median regressor of log throughput per trainer on configuration and hardware alone.
+"""Fits the layered model: cells, variances, posterior, and the widths of its intervals.
 
-History takes no part in the fit. It corrects f when a prediction is made, and the correction asks f only for
-differences between conditions, so f is fitted for how throughput changes with scale, batch and hardware:
+The model itself, as the launcher runs it, is `leap_predictor.layered`; each step has a module of its own:
 
-- every cell (job family, hardware, trainers, batch size) weighs the same, however often it was run, since predictions
-  matter most where nothing was run yet;
-- hardware is known by its specifications, not by its name, so that a type without any run is judged by what it is;
-- splits are steered so that throughput rises with peak and bandwidth, and per trainer falls with more trainers. (A
-  tendency, no guarantee: for the median XGBoost sets the values of the leaves after the splits are chosen.)
+1. `cells`: rows that repeat a cell become one, with their mean;
+2. `variances`: how much model types, hardware, families and runs differ, by marginal likelihood on a sample;
+3. `posterior`: what the cells say of every model type's coefficients, exactly, in two layers;
+4. `conformal`: how wide the intervals must be, from fits on earlier rows that predict later ones.
 
-The loss is the pinball loss at the median, half the absolute error of the logarithm.
+Nothing is drawn at random: the same rows give the same model.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 import numpy as np
-import pandas as pd
-import xgboost
 from numpy.typing import NDArray
 
-from leap_features.columns import (
-    CONFIG_PREFIX,
-    SPECS_PREFIX,
-    Columns,
-    Specifications,
-    codes,
-    logarithm,
-    numbers,
-    specification_columns,
-)
-from leap_features.hardware import SPECS, Catalogue
-from leap_features.row import Categories, feature_row
+from leap_features.columns import CONFIG_PREFIX, Columns, numbers
+from leap_features.hardware import CATALOGUE, Catalogue
+from leap_predictor.basis import Basis, Floats, HardwareTable
 from leap_predictor.bundle import specifications_of
-from leap_predictor.layered import Layered
-from leap_training.conversion import trees_of
+from leap_predictor.layered import Estimate, Layered
+from leap_predictor.settings_columns import Setting, SettingsEncoder, signed_logarithm
+from leap_training import conformal, variances
+from leap_training.cells import Cells, cells_of
+from leap_training.feature_set import feature_set
+from leap_training.model import Predictions
+from leap_training.posterior import posterior
+from leap_training.repeats import repeat_noise
 from leap_training.training_set import TrainingSet
+from leap_training.variances import Variances
 
-JOB_FEATURES: Final = ("model_type", "log_trainers", "log_batch", "readers_per_trainer")
-HARDWARE_FEATURES: Final = tuple(SPECS_PREFIX + name for name in SPECS)
-
-RISES_WITH: Final = frozenset(SPECS_PREFIX + name for name in ("dense_bf16_or_fp16_tflops", "memory_bandwidth_gbs"))
-FALLS_WITH: Final = frozenset({"log_trainers"})
-
-MAX_CONFIG_VALUES: Final = 256
-"""Texts with more different values are names rather than settings."""
-
-
-ROWS_PER_THREAD: Final = 20_000
-"""A thread must have so many rows of its own to be worth it."""
+MIN_SHARE: Final = 0.5
+"""A number of the architecture must be in so many of the rows: where it is missing, it counts as its mean."""
 
 
 class NothingToFit(ValueError):
     """There are no rows to fit a model on."""
-
-
-class FitSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters of the fit, by XGBoost's names.
-
-    Chosen on real MLPerf runs (rounds v2.0 to v3.1, each after a fit on all earlier ones) by the share of first runs in
-    a new cell within ±20 %: shallow trees carry over better than deep ones, which fit the cells that they saw. Sampling
-    rows or columns gains nothing, so the fit has no randomness.
-    """
-
-    rounds: int = 300
-    max_depth: int = 4
-    learning_rate: float = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,116 +48,143 @@ class Fitted:
 
     model: Layered
     """As the launcher will run it."""
-    booster: xgboost.Booster
-    settings: FitSettings
-    features: tuple[str, ...]
-    categories: Categories
+    variances: Variances
+    cells: int
+
+    @property
+    def settings(self) -> dict[str, float | str]:
+        """The variances by name, as a bundle's manifest holds them."""
+        layers = {"shared": self.variances.shared, "by_type": self.variances.by_type, "family": self.variances.family}
+        plain: dict[str, float | str] = {
+            f"{layer}_{name}": value for layer, values in layers.items() for name, value in values.items()
+        }
+        return {**plain, "noise": self.variances.noise, "cells": float(self.cells)}
+
+    def estimate(self, rows: TrainingSet) -> Estimate:
+        """The live estimate of every row."""
+        return self.model.estimate(with_settings(rows, self.model.encoder))
+
+    def predict(self, rows: TrainingSet) -> Predictions:
+        """As the judge asks."""
+        found = self.estimate(rows)
+        return Predictions(found.log_throughput, found.log_low, found.log_high, found.level)
 
 
-def fit(
-    rows: TrainingSet, catalogue: Catalogue, settings: FitSettings | None = None, *, config_keys: Sequence[str] = ()
-) -> Fitted:
-    """Fit f on `rows`.
+@dataclass(frozen=True)
+class LayeredRecipe:
+    """How the shipped model is fitted."""
+
+    config_keys: tuple[str, ...] = ()
+
+    def fit(self, rows: TrainingSet, catalogue: Catalogue = CATALOGUE) -> Fitted:
+        """As `fit`."""
+        return fit(rows, catalogue, config_keys=self.config_keys)
+
+
+def fit(rows: TrainingSet, catalogue: Catalogue, *, config_keys: Sequence[str] = (), intervals: bool = True) -> Fitted:
+    """Fit on `rows`.
 
     Args:
         rows: the attempts.
         catalogue: finds the specifications of hardware.
-        settings: of the fit.
-        config_keys: keys of the job's configuration that become features, none by default. History does not say under
-            which configuration it was measured, so one that moves with the scale (a number of nodes) would hide the
-            scale's effect from the correction: on real runs that cost 4 points of the first runs within ±20 %.
+        config_keys: keys of the job's configuration that take part, none by default. History does not say under which
+            configuration it was measured: a family's runs are taken to have had the one that is asked about.
+        intervals: measure how wide the intervals must be; without, they are those of a normal distribution.
 
     Raises:
         NothingToFit: there are no rows.
         ValueError: a configuration key cannot be a feature.
     """
-    settings = FitSettings() if settings is None else settings
     if not len(rows):
         raise NothingToFit("the training set has no row in this window: widen it, or see what `leap dataset` left out")
-    config_keys = tuple(dict.fromkeys(config_keys))
-    specifications = specifications_of(catalogue)
-    columns = as_launched(rows.with_config(config_keys), specifications)
-    categories = {"model_type": tuple(sorted(set(columns["model_type"].tolist())))}
-    config = tuple(CONFIG_PREFIX + key for key in config_keys)
-    categories |= {name: texts for name in config if (texts := _texts(columns, name))}
-    features = (*JOB_FEATURES, *HARDWARE_FEATURES, *config)
-    booster = _boost(columns, rows.log_throughput, features, categories, settings)
-    model = Layered(trees_of(booster), features, categories, specifications)
-    return Fitted(model, booster, settings, features, categories)
+    encoder = _encoder(rows, tuple(dict.fromkeys(config_keys)), catalogue)
+    table = hardware_table(rows, catalogue)
+    basis, cells = _basis(rows, table, encoder, catalogue)
+    chosen = variances.choose(basis, cells)
 
+    noise = repeat_noise(rows, chosen.noise)
 
-def as_launched(columns: Columns, specifications: Specifications) -> Columns:
-    """`columns` with the specifications that a launcher will find, for every hardware type that it knows.
-
-    A data set's come of a join by the exact name. The catalogue, which a launcher asks, and which says what the latest
-    run's hardware was, also knows a name in another spelling; without this a type would differ from itself.
-    """
-    types = columns["hardware_type"]
-    known_types = {name: 1 for name in dict.fromkeys(types.tolist()) if specifications(name) is not None}
-    known = codes(types, known_types, missing=0) == 1
-    found = specification_columns(types, specifications, SPECS)
-    return {**columns, **{name: np.where(known, found[name], numbers(columns, name)) for name in found}}
-
-
-def _texts(columns: Columns, name: str) -> tuple[str, ...]:
-    """The different texts of a configuration column, sorted; none if it holds numbers.
-
-    Raises:
-        ValueError: the column cannot be a feature.
-    """
-    different = {value for value in columns[name].tolist() if value is not None}
-    texts = sorted(value for value in different if isinstance(value, str))
-    key = name.removeprefix(CONFIG_PREFIX)
-    if not different:
-        raise ValueError(f"configuration key {key!r} is in no row of the training window: leave it out")
-    if texts and len(texts) < len(different):
-        raise ValueError(f"configuration key {key!r} must hold either texts or numbers, got both: leave it out")
-    if len(texts) > MAX_CONFIG_VALUES:
-        raise ValueError(
-            f"configuration key {key!r} must have at most {MAX_CONFIG_VALUES} different texts, got {len(texts)}: "
-            "leave it out"
+    def made(basis: Basis, cells: Cells, widths: Floats) -> Layered:
+        found = posterior(basis, cells, chosen)
+        return Layered(
+            basis,
+            catalogue.canonical,
+            encoder,
+            found.intercept,
+            found.covariance,
+            found.never_seen,
+            found.model_types,
+            chosen.family_weights,
+            noise,
+            widths,
         )
-    return tuple(texts)
+
+    plain = np.full(conformal.LEVELS, conformal.NORMAL)
+
+    def predicted(earlier: TrainingSet, later: TrainingSet) -> Estimate:
+        return made(*_basis(earlier, table, encoder, catalogue), plain).estimate(with_settings(later, encoder))
+
+    widths = conformal.widths(rows, predicted) if intervals else plain
+    return Fitted(made(basis, cells, widths), chosen, len(cells))
 
 
-def matrix(
-    columns: Columns, features: tuple[str, ...], categories: Categories
-) -> tuple[NDArray[np.float32], list[str]]:
-    """The feature rows, and XGBoost's type of each feature."""
-    types = ["c" if name in categories else "q" for name in features]
-    return feature_row(columns, features, categories), types
+def with_settings(rows: TrainingSet, encoder: SettingsEncoder) -> Columns:
+    """The columns of `rows`, with those that `encoder` asks for."""
+    config = [setting.column.removeprefix(CONFIG_PREFIX) for setting in encoder.configuration]
+    architecture = [setting.column.partition("__")[2] for setting in encoder.architecture]
+    columns = dict(rows.with_config(config))
+    return {**columns, **rows.with_architecture(architecture)} if architecture else columns
 
 
-def _boost(
-    columns: Columns,
-    log_throughput: NDArray[np.float64],
-    features: tuple[str, ...],
-    categories: Categories,
-    settings: FitSettings,
-) -> xgboost.Booster:
-    rows, types = matrix(columns, features, categories)
-    target = log_throughput - logarithm(numbers(columns, "trainer_count"))
-    data = xgboost.QuantileDMatrix(
-        rows, target, weight=cell_weights(columns), feature_names=list(features), feature_types=types
+def _basis(
+    rows: TrainingSet, table: HardwareTable, encoder: SettingsEncoder, catalogue: Catalogue
+) -> tuple[Basis, Cells]:
+    hardware = table.codes(rows.columns["hardware_type"], catalogue.canonical)
+    cells = cells_of(rows, hardware, encoder.encode(with_settings(rows, encoder)))
+    known_batch = cells.log_batch[~np.isnan(cells.log_batch)]
+    basis = Basis(
+        table,
+        float(cells.log_trainers.mean()),
+        float(known_batch.mean()) if len(known_batch) else 0.0,
+        table.log_specs[np.unique(hardware)].mean(axis=0),
+        *encoder.widths,
     )
-    constraints = [1 if name in RISES_WITH else -1 if name in FALLS_WITH else 0 for name in features]
-    parameters: dict[str, Any] = {
-        "objective": "reg:quantileerror",
-        "quantile_alpha": 0.5,
-        "tree_method": "hist",
-        # On few rows threads wait for one another more than they work, the more so on a busy machine.
-        "nthread": max(1, min(len(rows) // ROWS_PER_THREAD, os.cpu_count() or 1)),
-        "max_depth": settings.max_depth,
-        "learning_rate": settings.learning_rate,
-        "monotone_constraints": f"({','.join(map(str, constraints))})",
-    }
-    return xgboost.train(parameters, data, settings.rounds)
+    return basis, cells
 
 
-def cell_weights(columns: Columns) -> NDArray[np.float64]:
-    """1 ÷ number of rows in the same cell (job family, hardware, trainers, batch size): a cell weighs 1 in all."""
-    cells = pd.DataFrame(
-        {name: columns[name] for name in ("job_family", "hardware_type", "trainer_count", "batch_size")}
+def hardware_table(rows: TrainingSet, catalogue: Catalogue) -> HardwareTable:
+    """Every type of the catalogue, and those that were run on."""
+    specifications = specifications_of(catalogue)
+    names = [*catalogue, *sorted(set(map(str, rows.columns["hardware_type"].tolist())))]
+    different = dict.fromkeys(catalogue.canonical(name) or name for name in names)
+    return HardwareTable.of({name: specifications(name) or {} for name in different})
+
+
+def _encoder(rows: TrainingSet, config_keys: tuple[str, ...], catalogue: Catalogue) -> SettingsEncoder:
+    found = feature_set(rows, ("configuration", "architecture"), config_keys=config_keys, catalogue=catalogue)
+    usable = {name.removeprefix(CONFIG_PREFIX) for name in found.names if name.startswith(CONFIG_PREFIX)}
+    for key in config_keys:
+        if key not in usable:
+            raise ValueError(
+                f"configuration key {key!r} must hold numbers alone or at most 256 different texts alone, with more "
+                "than one value in the training window: leave it out"
+            )
+    columns = found.columns(rows)
+    configuration = tuple(
+        Setting(CONFIG_PREFIX + key, tuple(found.categories[CONFIG_PREFIX + key]))
+        if CONFIG_PREFIX + key in found.categories
+        else _number(CONFIG_PREFIX + key, columns[CONFIG_PREFIX + key])
+        for key in config_keys
     )
-    sizes = cells.groupby(list(cells.columns), sort=False, dropna=False)["job_family"].transform("size")
-    return 1.0 / sizes.to_numpy(dtype=np.float64)
+    architecture = tuple(
+        _number(name, columns[name])
+        for name in found.names
+        if name.startswith("architecture__") and np.isfinite(numbers(columns, name)).mean() >= MIN_SHARE
+    )
+    return SettingsEncoder(configuration, architecture)
+
+
+def _number(name: str, values: NDArray[Any]) -> Setting:
+    logarithms = signed_logarithm(values)
+    known = logarithms[np.isfinite(logarithms)]
+    return Setting(name, centre=float(known.mean()), scale=float(known.std()) or 1.0)

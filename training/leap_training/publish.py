@@ -1,4 +1,4 @@
-"""Publishes a fitted model as a bundle, once its trees have been found equal to XGBoost's."""
+"""Publishes a fitted model as a bundle, once its files have been found to predict what was fitted."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
-import xgboost
-from numpy.typing import NDArray
 
-from leap_features.columns import CONFIG_PREFIX
 from leap_features.events import from_us
 from leap_features.hardware import Catalogue
 from leap_features.meta import SCHEMA_VERSION
-from leap_predictor.bundle import TREES, library_version, publish
+from leap_predictor.bundle import library_version, publish
+from leap_predictor.layered_files import from_files, to_files
 from leap_predictor.manifest import (
     FORMAT,
     Manifest,
@@ -25,47 +22,35 @@ from leap_predictor.manifest import (
     hardware_entries,
     history_views,
 )
-from leap_training.layered import Fitted, matrix
+from leap_training.layered import Fitted, with_settings
 from leap_training.training_set import TrainingSet
 
-SAMPLE_ROWS: Final = 10_000
-TOLERANCE: Final = 1e-5
-"""Relative: sums of some hundred float32 leaves in another order differ by about 1e-6."""
+SAMPLE_ROWS: Final = 2_000
 
 
-class TreesDiffer(RuntimeError):
-    """The converted trees predict otherwise than XGBoost; the bundle is not published."""
+class ServedDiffers(RuntimeError):
+    """The files of a bundle predict otherwise than the model that they were made of; it is not published."""
 
 
-def check_trees(fitted: Fitted, rows: TrainingSet) -> float:
-    """Compare the model's trees with the booster on a sample of `rows`; return the greatest difference.
-
-    The sample also goes through with every feature missing in turn, since training rows seldom have all their gaps.
+def check_served(fitted: Fitted, files: Mapping[str, bytes], catalogue: Catalogue, rows: TrainingSet) -> None:
+    """Read the model back from `files`, as a launcher does, and compare its estimates on a sample of `rows`.
 
     Raises:
-        TreesDiffer: some prediction differs by more than rounding.
+        ModelError: the files are refused.
+        ServedDiffers: an estimate differs in any bit.
     """
-    step = max(1, len(rows) // SAMPLE_ROWS)
-    sample = rows.where(np.arange(0, len(rows), step))
-    keys = [name.removeprefix(CONFIG_PREFIX) for name in fitted.features if name.startswith(CONFIG_PREFIX)]
-    values, types = matrix(sample.with_config(keys), fitted.features, fitted.categories)
-    gaps = np.tile(values[:1], (len(fitted.features), 1))
-    np.fill_diagonal(gaps, np.nan)
-    return _compare(fitted, np.concatenate([values, gaps]), types)
-
-
-def _compare(fitted: Fitted, values: NDArray[np.float32], types: list[str]) -> float:
-    data = xgboost.DMatrix(values, feature_names=list(fitted.features), feature_types=types)
-    wanted = fitted.booster.predict(data).astype(np.float64)
-    got = fitted.model.trees.predict(values)
-    difference = np.abs(got - wanted) / np.maximum(1.0, np.abs(wanted))
-    worst = int(np.argmax(difference))
-    if not difference[worst] <= TOLERANCE:
-        raise TreesDiffer(
-            f"trees must predict what XGBoost {xgboost.__version__} predicts, got {got[worst]!r} instead of "
-            f"{wanted[worst]!r} on sample row {worst}: this release of XGBoost is not understood, install another"
-        )
-    return float(difference[worst])
+    sample = rows.where(np.arange(0, len(rows), max(1, len(rows) // SAMPLE_ROWS)))
+    columns = with_settings(sample, fitted.model.encoder)
+    wanted = fitted.model.estimate(columns)
+    got = from_files(files, catalogue.canonical).estimate(columns)
+    for name in ("log_throughput", "log_low", "log_high"):
+        differs = getattr(got, name) != getattr(wanted, name)
+        if differs.any():
+            row = int(np.argmax(differs))
+            raise ServedDiffers(
+                f"a bundle must predict what the fit predicts, got {name} {getattr(got, name)[row]!r} instead of "
+                f"{getattr(wanted, name)[row]!r} on sample row {row}: this is a fault of leap-throughput"
+            )
 
 
 def publish_model(
@@ -98,10 +83,11 @@ def publish_model(
         now: aware time of publishing.
 
     Raises:
-        TreesDiffer: the trees are not what XGBoost fitted.
+        ServedDiffers: the files do not predict what was fitted.
         BundleError: the bundle cannot be written.
     """
-    check_trees(fitted, rows)
+    files = to_files(fitted.model)
+    check_served(fitted, files, catalogue, rows)
     manifest = Manifest(
         format=FORMAT,
         library_version=library_version(),
@@ -111,8 +97,8 @@ def publish_model(
         family_rule=family_rule,
         family_rules=family_rules,
         model="layered",
-        features=fitted.features,
-        categories={name: tuple(values) for name, values in fitted.categories.items()},
+        features=fitted.model.features,
+        categories={name: tuple(values) for name, values in fitted.model.categories.items()},
         views=history_views(),
         backoff=backoff_views(),
         hardware=hardware_entries(catalogue),
@@ -123,8 +109,8 @@ def publish_model(
             last_recorded_at=from_us(int(rows.recorded_at_us.max())),
             before=before,
         ),
-        settings=msgspec.structs.asdict(fitted.settings),
+        settings=fitted.settings,
         metrics=dict(metrics),
         files={},
     )
-    return publish(bundles, manifest, {TREES: fitted.model.trees.to_bytes()})
+    return publish(bundles, manifest, files)

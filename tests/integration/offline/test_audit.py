@@ -60,9 +60,9 @@ def raw(attempt_id: str, minute: int, offset: int) -> Delivery:
 
 def test_a_rebuilt_store_is_equal(rebuilt: Settings) -> None:
     result = audited(rebuilt)
-    # One model, hardware type and scale: three families at three levels, and one row of the fourth.
-    assert (result.equal, result.total, result.first) == (10, 10, [])
-    assert list(report(result)) == ["10 of 10 rows are equal"]
+    # One model, hardware type and scale: three families at three levels, and one row at each of the model type's three.
+    assert (result.equal, result.total, result.first) == (12, 12, [])
+    assert list(report(result)) == ["12 of 12 rows are equal"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_one_wrong_feature_is_found(
 ) -> None:
     redis_client.hset(row_key(rebuilt, "x"), layout.field(FAMILY.view, feature), layout.encode_value(value))
     result = audited(rebuilt)
-    assert (result.equal, result.total, result.different) == (9, 10, 1)
+    assert (result.equal, result.total, result.different) == (11, 12, 1)
     (difference,) = result.first
     assert (difference.view, difference.key, list(difference.fields)) == (FAMILY.view, ("ranker/x",), [feature])
     assert difference.fields[feature][0] == value
@@ -109,34 +109,34 @@ def test_a_row_of_one_side_only_is_not_equal(rebuilt: Settings, redis_client: re
     redis_client.hset(row_key(rebuilt, "stray"), mapping=row)
     redis_client.hset(layout.entity_key("not_" + rebuilt.project, FAMILY.join_keys, ("ranker/x",)), mapping=row)
     result = audited(rebuilt)
-    assert (result.equal, result.total, result.only_archive, result.only_online) == (9, 11, 1, 1)
+    assert (result.equal, result.total, result.only_archive, result.only_online) == (11, 13, 1, 1)
     lines = list(report(result))
     assert any("only archive; count None online, 1 from the archive" in line for line in lines)
-    assert lines[-1] == "9 of 11 rows are equal"
+    assert lines[-1] == "11 of 13 rows are equal"
 
 
 def test_a_key_that_holds_another_view_alone_is_no_history_row(rebuilt: Settings, redis_client: redis.Redis) -> None:
     redis_client.hset(row_key(rebuilt, "own"), "_ts:a_view_of_ones_own", b"x")
-    assert audited(rebuilt).total == 10
+    assert audited(rebuilt).total == 12
 
 
 def test_rows_ahead_of_the_archive_are_shown_apart(rebuilt: Settings) -> None:
     take_in(rebuilt, raw("new", 10, 5))
     result = audited(rebuilt)
-    assert (result.equal, result.ahead, result.different, result.total) == (6, 4, 0, 10)
+    assert (result.equal, result.ahead, result.different, result.total) == (6, 6, 0, 12)
     assert any("let `leap archive` catch up" in line for line in report(result))
     write_events(rebuilt.archive, [event("new", 10, job_family="x")], first=5)
-    assert audited(rebuilt).equal == 10
+    assert audited(rebuilt).equal == 12
 
 
 def test_rows_that_the_worker_has_not_come_to_are_shown_apart(rebuilt: Settings, redis_client: redis.Redis) -> None:
     write_events(rebuilt.archive, [event("new", 10, job_family="x"), event("n", 11, job_family="n")], first=5)
     result = audited(rebuilt)
-    assert (result.behind, result.only_archive, result.different) == (7, 0, 0)
-    assert result.total == result.equal + result.behind == 13
+    assert (result.behind, result.only_archive, result.different) == (9, 0, 0)
+    assert result.total == result.equal + result.behind == 15
     redis_client.hset(meta_key(rebuilt.project), checkpoint_field(0), b"7")
     result = audited(rebuilt)
-    assert (result.behind, result.only_archive, result.different) == (0, 3, 4)
+    assert (result.behind, result.only_archive, result.different) == (0, 3, 6)
 
 
 def test_what_an_event_leaves_out_is_the_same_on_both_sides(rebuilt: Settings) -> None:
@@ -144,7 +144,7 @@ def test_what_an_event_leaves_out_is_the_same_on_both_sides(rebuilt: Settings) -
     take_in(rebuilt, Delivery(0, 5, to_us(bare.completed_at), encode(bare)))
     write_events(rebuilt.archive, [bare], first=5)
     result = audited(rebuilt)
-    assert (result.equal, result.total) == (13, 13), result.first
+    assert (result.equal, result.total) == (15, 15), result.first
 
 
 def test_without_meta_there_is_nothing_to_compare(deployment: Settings) -> None:
@@ -174,8 +174,8 @@ def test_the_command_fails_unless_all_rows_are_equal(rebuilt: Settings, redis_cl
     result = CliRunner().invoke(audit_command, ["--json"], env=env)
     assert result.exit_code == 0, result.output
     printed = msgspec.json.decode(result.stdout)
-    assert (printed["equal"], printed["total"]) == (10, 10)
+    assert (printed["equal"], printed["total"]) == (12, 12)
     redis_client.delete(row_key(rebuilt, "x"))
     result = CliRunner().invoke(audit_command, [], env=env)
     assert result.exit_code == 1
-    assert "9 of 10 rows are equal" in result.stdout
+    assert "11 of 12 rows are equal" in result.stdout

@@ -111,7 +111,7 @@ def test_a_recreated_topic_gets_an_epoch_and_the_history_stays(deployed: Setting
     take_in(deployed, delivered(new))
     write_events(deployed.archive, new, epoch=EPOCH + 1)
     result = audit(deployed, rules=DEFAULT_RULES)
-    assert (result.equal, result.total) == (13, 13), result.first
+    assert (result.equal, result.total) == (15, 15), result.first
     row = stored_rows(redis_client, deployed.project)[FAMILY.view, ("ranker/b",)]
     assert (row["count"], row["version"]) == (1, f"{EPOCH}:0:1,{EPOCH + 1}:0:0")
 

@@ -15,7 +15,7 @@ from leap_features import history_build, layout
 from leap_features.events import content_digest, encode, to_us
 from leap_features.family import DEFAULT_RULES
 from leap_features.history import CorruptState, Position
-from leap_features.levels import FAMILY, MODEL_SCALE
+from leap_features.levels import FAMILY, LEVELS, MODEL_SCALE
 from leap_features.meta import FIRST_LIVE_EPOCH, attempt_key, attempt_value, checkpoint_field, meta_key
 from leap_features.settings import Settings
 from leap_streams import row_compare
@@ -52,7 +52,7 @@ def repaired(settings: Settings, pause: Callable[[float], None] = lambda _s: Non
     return result.mended
 
 
-def check_equal(settings: Settings, total: int = 10) -> None:
+def check_equal(settings: Settings, total: int = 12) -> None:
     result = audited(settings)
     assert (result.equal, result.total, result.attempts) == (total, total, {}), (result.first, result.first_attempts)
     assert result.sound
@@ -114,7 +114,7 @@ def test_rows_that_no_event_gives_are_removed_and_other_views_of_their_key_kept(
 
 def test_an_import_reaches_the_store(rebuilt: Settings) -> None:
     write_events(rebuilt.archive, [event("old", -10_000, job_family="x")], epoch=1)
-    assert sum(repaired(rebuilt).written.values()) == 4
+    assert sum(repaired(rebuilt).written.values()) == len(LEVELS)
     check_equal(rebuilt)
 
 
@@ -151,7 +151,7 @@ def test_what_the_archive_or_the_worker_has_not_come_to_is_left(rebuilt: Setting
     write_events(rebuilt.archive, [event("next", 11, job_family="y")], partition=1)
     before = stored_rows(redis_client, rebuilt.project)
     result = audit(rebuilt, rules=DEFAULT_RULES, repair=True, now=lambda: SOON)
-    assert (result.ahead, result.behind, result.equal) == (4, 3, 3)
+    assert (result.ahead, result.behind, result.equal) == (6, 3, 3)
     assert result.mended == Mended({}, {}, 0, 0)
     assert result.attempts == {}
     assert stored_rows(redis_client, rebuilt.project) == before
@@ -177,7 +177,7 @@ def test_events_of_an_earlier_epoch_that_were_never_archived_are_kept(
     redis_client.hdel(meta_key(rebuilt.project), checkpoint_field(0))
     before = stored_rows(redis_client, rebuilt.project)
     result = audit(rebuilt, rules=DEFAULT_RULES, repair=True, now=lambda: SOON)
-    assert (result.never_archived, result.equal, result.mended) == (4, 6, Mended({}, {}, 0, 0))
+    assert (result.never_archived, result.equal, result.mended) == (6, 6, Mended({}, {}, 0, 0))
     assert stored_rows(redis_client, rebuilt.project) == before
 
 

@@ -71,7 +71,7 @@ def test_twenty_two_candidates_take_one_round_trip(
 ) -> None:
     store_meta(redis_client, project)
     read(reader)  # connects
-    whole = 2 + 1 + 3 * 22  # meta twice, the family, three levels with the hardware in their key
+    whole = 2 + 2 + 4 * 22  # meta twice, family and model type, four levels with the hardware in their key
     before = proxy.commands
     proxy.silent_until_commands = before + whole
     reading = read(reader, *(subject(f"H{at}") for at in range(22)))
@@ -87,7 +87,7 @@ def test_commands_that_reach_the_server_only_read(
     redis_client.config_resetstat()
     read(reader, *(subject(f"H{at}") for at in range(22)))
     calls = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in redis_client.info("commandstats").items()}
-    assert calls["hmget"] == 2 + 1 + 3 * 22
+    assert calls["hmget"] == 2 + 2 + 4 * 22
     assert {name.partition("|")[0] for name in calls} <= {"hmget", "client", "hello", "config", "info"}
 
 

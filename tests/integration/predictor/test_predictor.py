@@ -18,7 +18,8 @@ from counting_proxy import CountingProxy
 from leap_features import redis_address
 from leap_features.meta import meta_key
 from leap_predictor import Job, Predictor, Reason
-from leap_predictor.bundle import CURRENT, TREES
+from leap_predictor.bundle import CURRENT
+from leap_predictor.layered_files import MATRICES, NUMBERS
 from services import RedisServer, SentinelDeployment
 from small_bundle import CREATED_AT, publish_small_bundle
 from stored_history import Subject, store_meta, store_runs
@@ -72,6 +73,7 @@ def test_without_history_the_model_ranks_by_throughput_per_cost(open_predictor: 
     assert by_type[FAST].throughput == pytest.approx(20 * 8)
     for choice in choices:
         assert choice.score == pytest.approx(choice.throughput / (8 * choice.cost))
+        assert choice.throughput_low < choice.throughput < choice.throughput_high
         assert choice.level is None
     assert [choice.score for choice in choices] == sorted((choice.score for choice in choices), reverse=True)
 
@@ -88,6 +90,23 @@ def test_completed_runs_change_the_ranking_at_once(open_predictor: Open, store: 
     assert after[FAST].level == "family_history"
 
 
+def test_interval_is_narrower_the_more_the_history_tells(
+    open_predictor: Open, store: redis.Redis, project: str
+) -> None:
+    predictor = open_predictor()
+
+    def widths() -> dict[str, float]:
+        choices = predictor.rank(JOB, [SLOW, FAST])
+        assert all(choice.throughput_low < choice.throughput < choice.throughput_high for choice in choices)
+        return {choice.hardware_type: choice.throughput_high / choice.throughput_low for choice in choices}
+
+    before = widths()
+    store_runs(store, project, subject(SLOW), [800.0])
+    after = widths()
+    assert after[SLOW] < 1.1 < before[SLOW]
+    assert after[FAST] < before[FAST]
+
+
 def test_explanation_holds_features_history_levels_and_predictions(
     open_predictor: Open, store: redis.Redis, project: str
 ) -> None:
@@ -98,7 +117,15 @@ def test_explanation_holds_features_history_levels_and_predictions(
     assert list(answer.choices) == predictor.rank(JOB, [SLOW, FAST, "Warp9"])
     assert answer.job_family == "bert/train-bert"
     slow, fast, unknown = answer.candidates
-    assert slow.features == {"hardware_specs__dense_bf16_or_fp16_tflops": 312.0}
+    assert slow.features == {
+        "model_type": None,  # the model has seen none
+        "log_trainers": pytest.approx(math.log(8)),
+        "log_batch": pytest.approx(math.log(32)),
+        "hardware_specs__dense_bf16_or_fp16_tflops": 312.0,
+        "hardware_specs__fp32_tflops": 19.5,
+        "hardware_specs__memory_bandwidth_gbs": 2039.0,
+        "hardware_specs__memory_gib": 80.0,
+    }
     assert slow.uncorrected == pytest.approx(80.0)
     assert slow.correction == pytest.approx(10.0)
     assert slow.history["family_scale_history"]["failures_since_success"] == 1  # type: ignore[index]
@@ -210,7 +237,7 @@ def test_deadline_that_the_question_used_up_is_not_held_against_the_store(
     [
         ({"state": "rebuilding"}, Reason.HISTORY_REBUILDING),
         ({"state": ""}, Reason.HISTORY_REBUILDING),
-        ({"schema": "2"}, Reason.HISTORY_OF_OTHER_SCHEMA),
+        ({"schema": "1"}, Reason.HISTORY_OF_OTHER_SCHEMA),
         ({"family_rule": "1+abcdef01"}, Reason.FAMILY_RULE_DIFFERS),
     ],
 )
@@ -307,7 +334,7 @@ def test_new_bundle_is_picked_up_in_the_background(
     assert served == new
 
 
-@pytest.mark.parametrize("name", [TREES, "manifest.json"])
+@pytest.mark.parametrize("name", [NUMBERS, MATRICES, "manifest.json"])
 def test_corrupted_bundle_gives_an_empty_list(
     open_predictor: Open, store: redis.Redis, bundles: Path, name: str
 ) -> None:
@@ -326,7 +353,7 @@ def test_corrupted_successor_does_not_displace_the_bundle_that_serves(
     predictor = open_predictor()
     served = predictor.explain(JOB, [FAST]).bundle_id
     new = publish_small_bundle(bundles, project=project, created_at=CREATED_AT + timedelta(days=1))
-    (bundles / new / TREES).write_bytes(b"")
+    (bundles / new / MATRICES).write_bytes(b"")
     predictor.refresh()
     answer = predictor.explain(JOB, [FAST])
     assert answer.bundle_id == served
@@ -404,7 +431,7 @@ def test_rank_takes_one_round_trip_for_22_candidates(
         candidates += [SLOW, FAST, "P100-PCIe-16", "MI300X", "B200-SXM-180", "A10"]
         assert len(candidates) == 22
         predictor.rank(JOB, candidates)  # the connection is made, with its handshake
-        whole = 2 + 1 + 3 * 22  # meta twice, the family, three levels with the hardware in their key
+        whole = 2 + 2 + 4 * 22  # meta twice, family and model type, four levels with the hardware in their key
         before = proxy.commands
         proxy.silent_until_commands = before + whole
         assert len(predictor.rank(JOB, candidates)) == 22

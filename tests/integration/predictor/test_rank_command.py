@@ -50,6 +50,7 @@ def test_table_lists_the_best_first_and_the_dropped_below(run: Any, redis_client
 def test_json_is_one_object_of_choices_and_candidates(run: Any) -> None:
     answer = json.loads(run("--candidates", "A100,H100", "--json").output)
     assert {choice["hardware_type"] for choice in answer["choices"]} == {"A100", "H100"}
+    assert all(one["throughput_low"] < one["throughput"] < one["throughput_high"] for one in answer["choices"])
     assert answer["reason"] is None
     assert len(answer["candidates"]) == 2
 

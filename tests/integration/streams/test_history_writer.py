@@ -15,7 +15,7 @@ from leap_features import layout
 from leap_features.events import content_digest, decode, to_us
 from leap_features.family import DEFAULT_RULES
 from leap_features.history import CorruptState, Position, Row, encode_state
-from leap_features.levels import FAMILY
+from leap_features.levels import FAMILY, LEVELS
 from leap_features.meta import FIRST_LIVE_EPOCH, attempt_key
 from leap_features.settings import Settings
 from leap_streams.faults import Refused
@@ -94,7 +94,7 @@ def test_a_batch_gives_the_rows_of_the_oracle_at_every_level(
     assert batch.counts["folded"] == 3
     assert batch.counts["duplicate"] == 1
     assert batch.counts["without_effect"] == 1
-    assert len(expected.rows) == 1 + 1 + 2 + 2
+    assert len(expected.rows) == 1 + 1 + 2 + 2 + 1 + 1
 
 
 def test_a_batch_done_again_changes_nothing(
@@ -371,6 +371,6 @@ def test_a_row_that_another_writer_changed_is_folded_again(
     troubled.before_exchange = interfere
     own = delivery(0, 0, attempt_id="a")
     batch = HistoryWriter(store_settings, troubled, nothing_archived).write([own], session, FIRST_LIVE_EPOCH)
-    assert batch.counts["conflicts"] == 3 * 4
+    assert batch.counts["conflicts"] == 3 * len(LEVELS)
     expected = expected_of([*others, own], FIRST_LIVE_EPOCH, HORIZON_US)
     assert stored_rows(redis_client, project) == expected.rows

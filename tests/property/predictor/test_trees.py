@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leap_predictor.errors import TreesError
 from leap_predictor.trees import Trees
 from leap_training.conversion import trees_of
-from small_bundle import forest
+from small_trees import forest
 
 
 def walk(trees: Trees, row: list[float]) -> float:

@@ -51,19 +51,21 @@ def specifications(hardware_type: str) -> dict[str, float] | None:
     return {"A100-SXM-80": {"memory_gib": 40.0}}.get(hardware_type)
 
 
-def test_first_level_with_history_wins_in_the_order_scale_hardware_model_scale_family() -> None:
+def test_first_level_with_history_wins_in_the_order_of_back_off() -> None:
     rows: list[dict[str, dict[str, Any]]] = [{}]
     for depth in range(len(BACKOFF)):
         rows.append({level.view: run(last=float(at)) for at, level in enumerate(BACKOFF) if at >= depth})
     found = backoff(columns(rows))
-    assert found.level.tolist() == [-1, 0, 1, 2, 3]
+    assert found.level.tolist() == [-1, 0, 1, 2, 3, 4, 5]
     assert np.isnan(found.last[0])
-    assert found.last[1:].tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert found.last[1:].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert [level.view for level in BACKOFF] == [
         "family_scale_history",
         "family_hardware_history",
         "model_scale_history",
         "family_history",
+        "model_hardware_history",
+        "model_history",
     ]
 
 

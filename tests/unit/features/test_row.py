@@ -7,7 +7,17 @@ import pytest
 
 from leap_features.columns import MissingColumn, config_columns, numbers, specification_columns
 from leap_features.history import MICROSECONDS_PER_DAY
-from leap_features.row import check_features, feature_row
+from leap_features.levels import LEVELS
+from leap_features.row import (
+    BLOCK_ROWS,
+    CATEGORICAL,
+    GROUPS,
+    architecture_keys,
+    check_features,
+    config_keys,
+    feature_row,
+)
+from leap_features.row_features import COMPUTED
 
 
 def objects(*values: Any) -> np.ndarray[Any, Any]:
@@ -113,7 +123,7 @@ def test_configuration_text_becomes_a_category_and_flags_become_numbers() -> Non
 
 HISTORY = (
     *("last", "mean", "std", "count", "last_seen", "failures_since_success"),
-    *("last_hardware_type", "last_trainer_count", "last_batch_size"),
+    *("last_hardware_type", "last_trainer_count", "last_batch_size", "mean_log_trainers", "mean_log_batch"),
 )
 
 
@@ -121,7 +131,7 @@ def history(view: str, **features: Any) -> dict[str, np.ndarray[Any, Any]]:
     return {f"{view}__{name}": objects(features.get(name)) for name in HISTORY}
 
 
-VIEWS = ("family_history", "family_hardware_history", "family_scale_history", "model_scale_history")
+VIEWS = tuple(level.view for level in LEVELS)
 
 
 def all_history(**by_view: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -217,3 +227,174 @@ def test_millions_of_rows_take_the_same_path_as_one() -> None:
     for at in range(count):
         alone = feature_row({name: values[at : at + 1] for name, values in given.items()}, names, categories)
         np.testing.assert_array_equal(whole[at], alone[0])
+
+
+SPECIFICATIONS = {
+    "A": {
+        **{"dense_bf16_or_fp16_tflops": 100.0, "fp32_tflops": 10.0, "memory_bandwidth_gbs": 1000.0, "memory_gib": 16.0},
+        "interconnect_gbs": 50.0,
+    },
+    "B": {"dense_bf16_or_fp16_tflops": 400.0, "memory_bandwidth_gbs": 2000.0},
+    "old": {"fp32_tflops": 4.0},
+}
+MODEL = {"parameters": 4e9, "active_parameters": 1e9, "flops_per_sample": 1e12, "sequence_length": 128.0}
+
+
+def complete(**changes: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """A row with every column that a feature may need."""
+    plain = columns(hardware_type=objects("A"), **all_history())
+    plain |= specification_columns(objects("A"), SPECIFICATIONS.get, tuple(SPECIFICATIONS["A"]))
+    plain |= {f"architecture__{name}": np.array([value]) for name, value in MODEL.items()}
+    return plain | changes
+
+
+def complete_one(name: str, **changes: Any) -> float:
+    return float(feature_row(complete(**changes), (name,), {}, SPECIFICATIONS.get)[0, 0])
+
+
+def test_every_feature_of_every_group_can_be_computed_and_belongs_to_one_group() -> None:
+    names = [name for group in GROUPS.values() for name in group]
+    assert len(set(names)) == len(names)
+    check_features([name for name in names if name not in CATEGORICAL], {})
+    row = feature_row(complete(), names, {"model_type": ("bert",)}, SPECIFICATIONS.get)
+    assert row.shape == (1, len(names))
+
+
+def test_family_history_is_what_the_paper_has_and_no_other_group_has_it() -> None:
+    family = GROUPS["family_history"]
+    assert family == tuple(f"family_history__{name}" for name in ("last", "mean", "std", "count", "age_days"))
+    assert not set(family) & set(GROUPS["levels"])
+
+
+def test_levels_leave_out_what_their_key_makes_the_same_in_every_row() -> None:
+    levels = GROUPS["levels"]
+    assert "family_history__same_hardware" in levels
+    assert "family_history__log_scale_ratio" in levels
+    assert "model_hardware_history__log_scale_ratio" in levels
+    assert "model_hardware_history__same_hardware" not in levels
+    assert "family_scale_history__log_scale_ratio" not in levels
+
+
+def test_ratios_of_job_and_hardware() -> None:
+    wanted = {
+        "log_readers": 4,
+        "log_batch_per_reader": 8 * 32 / 4,
+        "log_batch_per_memory": 32 / 16,
+        "log_total_memory": 8 * 16,
+        "log_total_peak": 8 * 100,
+        "log_total_bandwidth": 8 * 1000,
+        "log_peak_per_bandwidth": 100 / 1000,
+        "log_peak_per_interconnect": 100 / 50,
+        "log_bandwidth_per_interconnect": 1000 / 50,
+        "log_memory_gib": 16,
+        "log_fp32_tflops": 10,
+        "log_peak_tflops": 100,
+    }
+    for name, value in wanted.items():
+        assert complete_one(name) == pytest.approx(np.log(value), rel=1e-5), name
+
+
+def test_peak_is_that_of_fp32_where_no_other_is_published() -> None:
+    old = specification_columns(objects("old"), SPECIFICATIONS.get, tuple(SPECIFICATIONS["A"]))
+    assert complete_one("log_peak_tflops", **old) == pytest.approx(np.log(4))
+    assert np.isnan(complete_one("log_dense_bf16_or_fp16_tflops", **old))
+    assert np.isnan(complete_one("log_peak_per_bandwidth", **old))
+
+
+def test_ratios_of_model_and_hardware_are_those_of_a_roofline() -> None:
+    compute, weights, exchange = 1e12 * 32 / 100e12, 2 * 1e9 / 1000e9, 2 * 4e9 / 50e9
+    wanted = {
+        "log_parameters_per_memory": 2 * 4e9 / (16 * 2**30),
+        "log_parameters_per_total_memory": 2 * 4e9 / (8 * 16 * 2**30),
+        "log_peak_throughput": 8 * 100e12 / 1e12,
+        "log_compute_s": compute,
+        "log_weights_s": weights,
+        "log_exchange_s": exchange,
+        "log_compute_per_weights": compute / weights,
+        "log_compute_per_exchange": compute / exchange,
+    }
+    assert set(wanted) == set(GROUPS["architecture"])
+    for name, value in wanted.items():
+        assert complete_one(name) == pytest.approx(np.log(value), rel=1e-5, abs=1e-5), name
+
+
+def test_operations_are_guessed_from_parameters_where_they_are_not_given() -> None:
+    unknown = {"architecture__flops_per_sample": np.array([np.nan])}
+    per_token = 8 * 100e12 / (2 * 1e9)
+    assert complete_one("log_peak_throughput", **unknown) == pytest.approx(np.log(per_token / 128), rel=1e-5)
+    unknown |= {"architecture__sequence_length": np.array([np.nan])}
+    assert complete_one("log_peak_throughput", **unknown) == pytest.approx(np.log(per_token), rel=1e-5)
+    unknown |= {"architecture__active_parameters": np.array([np.nan])}
+    assert complete_one("log_peak_throughput", **unknown) == pytest.approx(np.log(per_token / 4), rel=1e-5)
+
+
+def test_history_carries_the_conditions_that_it_was_measured_under() -> None:
+    row = {
+        **{"last": 3.0, "count": 1, "last_seen": 0, "last_trainer_count": 2, "last_batch_size": 8.0},
+        **{"mean_log_trainers": np.log(4), "mean_log_batch": np.log(16), "last_hardware_type": "B"},
+    }
+    wanted = {
+        "log_scale_ratio": np.log(4),
+        "scaled_last": 3.0 + np.log(4),
+        "log_batch_ratio": np.log(4),
+        "log_mean_scale_ratio": np.log(2),
+        "log_mean_batch_ratio": np.log(2),
+        "same_hardware": 0.0,
+        "log_peak_ratio": np.log(1 / 4),
+        "log_bandwidth_ratio": np.log(1 / 2),
+    }
+    given = all_history(model_history=row)
+    for name, value in wanted.items():
+        assert complete_one(f"model_history__{name}", **given) == pytest.approx(value, abs=1e-6), name
+        if "mean" not in name:
+            assert complete_one(f"backoff__{name}", **given) == pytest.approx(value, abs=1e-6), name
+    assert complete_one("backoff__level", **given) == 5.0
+    same = all_history(model_history=row | {"last_hardware_type": "A"})
+    assert complete_one("model_history__same_hardware", **same) == 1.0
+    assert complete_one("model_history__log_peak_ratio", **same) == 0.0
+
+
+def test_latest_run_on_hardware_that_nobody_knows_has_no_ratio_to_it() -> None:
+    given = all_history(family_history={"last": 3.0, "count": 1, "last_hardware_type": "unheard of"})
+    assert complete_one("family_history__same_hardware", **given) == 0.0
+    assert np.isnan(complete_one("family_history__log_peak_ratio", **given))
+
+
+def test_comparison_with_the_latest_hardware_asks_for_its_specifications() -> None:
+    with pytest.raises(ValueError, match="need its specifications"):
+        feature_row(complete(), ("family_history__log_peak_ratio",), {})
+
+
+def test_without_any_history_conditions_are_missing() -> None:
+    for name in COMPUTED:
+        if "__" in name and not name.endswith("__count"):
+            assert np.isnan(complete_one(name)), name
+    assert np.isnan(complete_one("backoff__count"))
+
+
+@pytest.mark.parametrize("nothing", [0, None, np.nan, -1, np.inf, 1e-320])
+def test_no_zero_and_no_gap_anywhere_makes_an_infinity(nothing: Any) -> None:
+    # dmlc/xgboost#1869, dmlc/xgboost#8213: of every number in turn, and of all.
+    given = complete(**all_history(**{view: dict.fromkeys(HISTORY, 1) | {"last_hardware_type": "B"} for view in VIEWS}))
+    numeric = [name for name in given if name not in CATEGORICAL and not name.endswith("last_hardware_type")]
+    for spoiled in [[name] for name in numeric] + [numeric]:
+        changed = given | {name: objects(nothing) for name in spoiled}
+        row = feature_row(changed, tuple(COMPUTED), {}, SPECIFICATIONS.get)
+        assert not np.isinf(row).any(), spoiled
+
+
+def test_columns_that_features_need_of_configuration_and_architecture_are_told() -> None:
+    names = ("config__layers", "log_trainers", "architecture__heads", "log_compute_s", "config__precision")
+    assert config_keys(names) == ["layers", "precision"]
+    assert architecture_keys(names) == ["heads", *MODEL]
+    assert architecture_keys(("log_trainers",)) == []
+
+
+def test_blocks_of_rows_join_without_a_seam() -> None:
+    count = BLOCK_ROWS + 3
+    trainers = np.arange(1, count + 1)
+    given = {name: np.repeat(values, count) for name, values in complete().items()} | {"trainer_count": trainers}
+    given["model_type"] = objects(*("bert" if at % 2 else "dlrm" for at in range(count)))
+    rows = feature_row(given, ("model_type", "log_trainers"), {"model_type": ("bert", "dlrm")})
+    np.testing.assert_array_equal(rows[:, 1], np.log(trainers).astype(np.float32))
+    np.testing.assert_array_equal(rows[:, 0], 1 - np.arange(count) % 2)

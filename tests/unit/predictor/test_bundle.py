@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import msgspec
 import pytest
 
 from leap_features.family_file import parse as parse_rules
-from leap_predictor.bundle import CURRENT, MANIFEST, TREES, current_id, load, parse, publish, set_current
-from leap_predictor.errors import BundleError
+from leap_predictor.bundle import CURRENT, MANIFEST, current_id, load, parse, publish, set_current
+from leap_predictor.errors import BundleError, ModelError
+from leap_predictor.layered_files import MATRICES, NUMBERS
 from leap_predictor.manifest import FORMAT, File, encode_manifest
-from small_bundle import CREATED_AT, forest, publish_small_bundle, small_manifest, stump
+from leap_predictor.settings_columns import Setting
+from small_bundle import CREATED_AT, publish_small_bundle, small_files, small_manifest, small_model
 
 
 def test_published_bundle_is_current_and_reads_back(tmp_path: Path) -> None:
@@ -30,9 +33,11 @@ def test_manifest_names_the_fields_of_every_served_feature(tmp_path: Path) -> No
         "family_hardware_history",
         "family_scale_history",
         "model_scale_history",
+        "model_hardware_history",
+        "model_history",
     }
     fields = {feature.field for view in views.values() for feature in view.features}
-    assert len(fields) == 4 * 11
+    assert len(fields) == 6 * 11
     assert views["family_scale_history"].join_keys == ("job_family", "hardware_type", "trainer_count")
 
 
@@ -61,7 +66,7 @@ def test_link_to_one_bundle_is_that_bundle(tmp_path: Path) -> None:
 def test_what_a_crash_left_behind_is_no_bundle(tmp_path: Path) -> None:
     hidden = tmp_path / ".publishing-0123456789abcdef"
     hidden.mkdir()
-    (hidden / TREES).write_bytes(b"half")
+    (hidden / MATRICES).write_bytes(b"half")
     with pytest.raises(BundleError, match="no published bundle: run `leap train`"):
         load(tmp_path)
     bundle_id = publish_small_bundle(tmp_path)
@@ -75,7 +80,7 @@ def test_directory_of_one_bundle_can_be_read_by_itself(tmp_path: Path) -> None:
 
 def test_every_flipped_byte_of_every_file_is_refused(tmp_path: Path) -> None:
     directory = tmp_path / publish_small_bundle(tmp_path)
-    for name in (MANIFEST, TREES):
+    for name in (MANIFEST, NUMBERS, MATRICES):
         whole = (directory / name).read_bytes()
         for at in range(0, len(whole), max(1, len(whole) // 150)):
             (directory / name).write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
@@ -85,7 +90,7 @@ def test_every_flipped_byte_of_every_file_is_refused(tmp_path: Path) -> None:
     load(tmp_path)
 
 
-@pytest.mark.parametrize("name", [MANIFEST, TREES])
+@pytest.mark.parametrize("name", [MANIFEST, NUMBERS, MATRICES])
 def test_truncated_lengthened_or_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / publish_small_bundle(tmp_path) / name
     whole = path.read_bytes()
@@ -115,14 +120,15 @@ def test_pointer_to_a_bundle_that_is_gone_is_refused(tmp_path: Path) -> None:
 
 def published_by_hand(bundles: Path, **changes: object) -> str:
     """A bundle whose digests are right and whose content `publish` would refuse."""
-    trees = stump(0.0, -1.0, 1.0).to_bytes()
-    plain = msgspec.to_builtins(small_manifest(files={TREES: _file(trees)}))
+    files = small_files()
+    plain = msgspec.to_builtins(small_manifest(files=_entries(files)))
     raw = msgspec.json.encode(plain | changes)
     bundle_id = f"20260301T040000Z-{_digest(raw)[:16]}"
     directory = bundles / bundle_id
     directory.mkdir()
     (directory / MANIFEST).write_bytes(raw)
-    (directory / TREES).write_bytes(trees)
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
     (bundles / CURRENT).write_text(bundle_id)
     return bundle_id
 
@@ -133,23 +139,25 @@ def _digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def _file(raw: bytes) -> File:
-    return File(len(raw), _digest(raw))
+def _entries(files: Mapping[str, bytes]) -> dict[str, File]:
+    return {name: File(len(content), _digest(content)) for name, content in files.items()}
 
 
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
         ({"features": ["log_trainers", "log_trainers"]}, "names a feature twice"),
-        ({"features": ["log_trainers", "log_batch"]}, "the trees have 1 features, the manifest names 2"),
+        ({"features": ["log_trainers", "log_batch"]}, "the model and the manifest name different features"),
+        ({"categories": {"model_type": ["bert"]}}, "the model and the manifest name different features or categories"),
+        ({"categories": {}}, "'model_type' is categorical: its values must be listed"),
         ({"features": ["magic"]}, "'magic' is no feature"),
         ({"model": "cascade"}, "breaks a rule"),
         ({"surprise": 1}, "breaks a rule"),
         ({"backoff": ["family_history"]}, "other history views"),
         ({"views": []}, "other history views"),
         ({"family_rule": "999"}, "has family rule '999'"),
-        ({"files": {}}, "must hold trees.npz"),
-        ({"files": {"../trees.npz": {"size": 1, "sha256": "0" * 64}}}, "breaks a rule"),
+        ({"files": {}}, "missing is layered.json, layered.npz"),
+        ({"files": {"../layered.npz": {"size": 1, "sha256": "0" * 64}}}, "breaks a rule"),
         ({"hardware": {"H100": {"specs": {"warp_speed": 9.0}}}}, "does not know"),
         ({"hardware": {"H100": {"specs": {"memory_gib": -1.0}}}}, "breaks a rule"),
     ],
@@ -162,20 +170,48 @@ def test_manifest_that_this_release_cannot_serve_is_refused(
         load(tmp_path)
 
 
-def test_digests_are_checked_before_trees_are_parsed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [NUMBERS, MATRICES])
+def test_digests_are_checked_before_a_model_is_parsed(tmp_path: Path, name: str) -> None:
     bundle_id = publish_small_bundle(tmp_path)
-    path = tmp_path / bundle_id / TREES
-    path.write_bytes(stump(1.0, 5.0, 6.0).to_bytes())  # good trees, but other ones
+    path = tmp_path / bundle_id / name
+    path.write_bytes(small_files(model_types=("bert",), widths=(2.0,) * 7)[name])  # a good model, but another one
+    with pytest.raises(BundleError, match=r"must have (the SHA-256|\d+ bytes)|must not be larger"):
+        load(tmp_path)
+
+
+def test_file_of_the_same_size_and_other_content_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / publish_small_bundle(tmp_path) / NUMBERS
+    path.write_bytes(path.read_bytes().replace(b'"constant": 1.0', b'"constant": 2.0'))
     with pytest.raises(BundleError, match="must have the SHA-256"):
         load(tmp_path)
 
 
+def test_model_that_cannot_be_is_refused_naming_the_bundle(tmp_path: Path) -> None:
+    files = small_files()
+    files[NUMBERS] = files[NUMBERS].replace(b'"constant": 1.0', b'"constant": -1.0')
+    with pytest.raises(ModelError, match=r"bundle 20260301T040000Z-[0-9a-f]{16}: layered\.json breaks a rule"):
+        publish_small_bundle(tmp_path, files=files)
+
+
 def test_nothing_is_published_that_a_launcher_would_refuse(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="the trees have 2 features"):
-        publish(tmp_path, small_manifest(), {TREES: forest(feature_count=2).to_bytes()})
-    with pytest.raises(BundleError, match="format 2"):
-        publish(tmp_path, small_manifest(format=2), {TREES: stump(0.0, -1.0, 1.0).to_bytes()})
+    of_another = small_files(settings=(Setting("config__layers"),))
+    with pytest.raises(BundleError, match="the model and the manifest name different features"):
+        publish(tmp_path, small_manifest(), of_another)
+    with pytest.raises(BundleError, match=f"format {FORMAT + 1}"):
+        publish(tmp_path, small_manifest(format=FORMAT + 1), small_files())
+    with pytest.raises(BundleError, match=r"missing is layered\.npz"):
+        publish(tmp_path, small_manifest(), {NUMBERS: small_files()[NUMBERS]})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_features_in_another_order_are_refused_not_served(tmp_path: Path) -> None:
+    # dmlc/xgboost#8357: feature columns in another order.
+    settings = (Setting("config__layers"), Setting("config__heads"))
+    model = small_model(settings=settings)
+    with pytest.raises(BundleError, match="the model and the manifest name different features"):
+        publish_small_bundle(tmp_path, model=model, features=model.features[::-1])
+    publish_small_bundle(tmp_path, model=model)
+    assert load(tmp_path).model.features[-2:] == ("config__layers", "config__heads")
 
 
 def test_own_family_rules_travel_in_the_bundle(tmp_path: Path) -> None:
@@ -201,13 +237,14 @@ def test_published_files_can_be_read_by_other_users(tmp_path: Path) -> None:
     finally:
         os.umask(mask)
     assert directory.stat().st_mode & 0o055 == 0o055
-    assert (directory / TREES).stat().st_mode & 0o044 == 0o044
+    for name in (MANIFEST, NUMBERS, MATRICES):
+        assert (directory / name).stat().st_mode & 0o044 == 0o044
 
 
 def test_bytes_of_a_bundle_are_checked_against_its_id() -> None:
-    trees = stump(0.0, -1.0, 1.0).to_bytes()
-    raw = encode_manifest(small_manifest(files={TREES: _file(trees)}))
+    files = small_files()
+    raw = encode_manifest(small_manifest(files=_entries(files)))
     good = f"20260301T040000Z-{_digest(raw)[:16]}"
-    assert parse(good, raw, {TREES: trees}).manifest.format == FORMAT
+    assert parse(good, raw, files).manifest.format == FORMAT
     with pytest.raises(BundleError, match="its id does not end with"):
-        parse("20260301T040000Z-0123456789abcdef", raw, {TREES: trees})
+        parse("20260301T040000Z-0123456789abcdef", raw, files)

@@ -31,8 +31,8 @@ def replies(request: HistoryRequest, **by_place: list[bytes | None]) -> list[lis
 
 def test_keys_that_candidates_share_are_read_once() -> None:
     request = HistoryRequest("leap", VIEWS, subjects(22))
-    # Meta twice, the family once, and three levels with the hardware in their key.
-    assert len(request.commands) == 2 + 1 + 3 * 22
+    # Meta twice, the family and the model type once, and four levels with the hardware in their key.
+    assert len(request.commands) == 2 + 2 + 4 * 22
     assert request.commands[0] == request.commands[-1]
     assert request.commands[0][:2] == ("HMGET", meta_key("leap"))
     keys = {command[1] for command in request.commands}

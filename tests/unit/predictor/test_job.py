@@ -24,6 +24,14 @@ def test_mapping_of_fields_is_a_job() -> None:
     assert job == Job("train-bert-7", "bert", 8, 32.0, None, {"layers": 12, "precision": "bf16", "seed": None})
 
 
+def test_numbers_of_the_model_definition_are_as_in_an_event() -> None:
+    assert checked_job(GOOD | {"architecture": {"layers": 12, "anything": 0.5}}).architecture == {
+        "layers": 12.0,
+        "anything": 0.5,
+    }
+    assert checked_job(GOOD).architecture == {}
+
+
 def test_good_job_passes_unchanged() -> None:
     job = Job("train-bert-7", "bert", 8, batch_size=0.5, reader_count=0)
     assert checked_job(job) == job
@@ -49,6 +57,11 @@ def test_good_job_passes_unchanged() -> None:
         ({"config": {"a": 1, "x": [1]}}, "config.x = [1]: expected"),
         ({"config": {"a": 1, "x": np.float64(1)}}, "config.x = np.float64(1.0): expected"),
         ({"config": {str(at): at for at in range(MAX_CONFIG_KEYS + 1)}}, "expected `object` of length <= 10000"),
+        ({"architecture": {"heads": 8, "layers": "12"}}, "architecture.layers = '12': expected `float`"),
+        ({"architecture": {"layers": None}}, "architecture.layers = None: expected `float`"),
+        ({"architecture": {"layers": True}}, "architecture.layers = True: expected `float`"),
+        ({"architecture": {"layers": [12]}}, "architecture.layers = [12]: expected `float`"),
+        ({"architecture": [12]}, "architecture = [12]: expected `object`"),
         ({"model_type": "\ud800"}, "model_type = '\\ud800'"),
         ({"trainers": 8}, "unknown field `trainers`"),
     ],

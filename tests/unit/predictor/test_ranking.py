@@ -26,9 +26,10 @@ COLD: Rows = {
 }
 
 
-def estimate(throughputs: list[float], level: int = -1) -> Estimate:
+def estimate(throughputs: list[float], level: int = -1, half_width: float = 0.1) -> Estimate:
     logs = np.log(np.array(throughputs))
-    return Estimate(logs, logs, np.zeros(len(logs)), np.full(len(logs), level, dtype=np.int8), logs)
+    nothing, levels = np.zeros(len(logs)), np.full(len(logs), level, dtype=np.int8)
+    return Estimate(logs, logs, nothing, nothing + 0.1, logs - half_width, logs + half_width, levels, logs)
 
 
 def failed(count: int) -> StoredRow:
@@ -46,6 +47,13 @@ def test_score_is_throughput_per_cost_and_the_best_comes_first() -> None:
     assert choices[0].throughput == pytest.approx(200.0)
     assert choices[0].level == "family_scale_history"
     assert dropped == {}
+
+
+def test_choice_carries_its_interval_within_what_a_float_holds() -> None:
+    for half_width, low, high in ((np.log(2), 50.0, 200.0), (1000.0, np.exp(-300.0), np.exp(300.0))):
+        given = estimate([100.0], half_width=half_width)
+        ((choice,), _) = order([Eligible("H100", 4.0)], 8, given, [COLD], Policy())
+        assert (choice.throughput_low, choice.throughput_high) == pytest.approx((low, high))
 
 
 def test_equal_scores_are_ordered_by_name() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from leap_predictor.errors import TreesError
 from leap_predictor.trees import MAX_DEPTH, Trees
-from small_bundle import forest, stump
+from small_trees import forest, stump
 
 
 def chain(depth: int) -> dict[str, Any]:

@@ -4,14 +4,14 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_predictor.bundle import load
-from leap_training.layered import FitSettings, Fitted, fit
-from leap_training.publish import TreesDiffer, check_trees, publish_model
+from leap_predictor.layered_files import to_files
+from leap_training.layered import Fitted, fit, with_settings
+from leap_training.publish import ServedDiffers, check_served, publish_model
 from leap_training.training_set import TrainingSet, read_training_set
 from small_training_set import rows, submitted_at, write
 
@@ -23,7 +23,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
 
 @pytest.fixture(scope="module")
 def fitted(training: TrainingSet) -> Fitted:
-    return fit(training, CATALOGUE, FitSettings(rounds=20))
+    return fit(training, CATALOGUE)
 
 
 def publish(fitted: Fitted, training: TrainingSet, bundles: Path) -> str:
@@ -45,29 +45,36 @@ def publish(fitted: Fitted, training: TrainingSet, bundles: Path) -> str:
 def test_published_bundle_predicts_what_was_fitted(fitted: Fitted, training: TrainingSet, tmp_path: Path) -> None:
     publish(fitted, training, tmp_path)
     bundle = load(tmp_path)
-    wanted = fitted.model.estimate(training.columns)
-    got = bundle.model.estimate(training.columns)
-    assert got.log_throughput.tolist() == wanted.log_throughput.tolist()
+    columns = with_settings(training, bundle.model.encoder)
+    wanted, got = fitted.model.estimate(columns), bundle.model.estimate(columns)
+    for name in ("log_throughput", "log_low", "log_high"):
+        assert getattr(got, name).tolist() == getattr(wanted, name).tolist()
     assert bundle.manifest.training.rows == 200
     assert bundle.manifest.training.set_aside == 3
     assert bundle.manifest.training.first_recorded_at == submitted_at(0) + timedelta(minutes=30)
-    assert bundle.manifest.settings == {"rounds": 20, "max_depth": 4, "learning_rate": 0.1}
+    assert bundle.manifest.settings == fitted.settings
+    assert bundle.manifest.features == fitted.model.features
+    assert bundle.manifest.categories["model_type"] == ("bert", "dlrm", "resnet")
 
 
-def test_trees_equal_xgboost_on_training_rows_and_on_rows_with_gaps(fitted: Fitted, training: TrainingSet) -> None:
-    assert check_trees(fitted, training) < 1e-6
+def test_same_rows_are_published_as_the_same_bundle(fitted: Fitted, training: TrainingSet, tmp_path: Path) -> None:
+    assert publish(fitted, training, tmp_path / "one") == publish(fit(training, CATALOGUE), training, tmp_path / "two")
 
 
-def test_bundle_whose_trees_differ_from_xgboost_is_not_published(
-    fitted: Fitted, training: TrainingSet, tmp_path: Path
+def test_files_serve_what_was_fitted_on_training_rows(fitted: Fitted, training: TrainingSet) -> None:
+    check_served(fitted, to_files(fitted.model), CATALOGUE, training)
+
+
+@pytest.mark.parametrize("array", ["mean", "told"])
+def test_bundle_that_serves_otherwise_than_was_fitted_is_not_published(
+    fitted: Fitted, training: TrainingSet, tmp_path: Path, array: str
 ) -> None:
-    trees = fitted.model.trees
-    value = trees.value.copy()
-    leaf = int(np.flatnonzero(trees.children[::2] == np.arange(len(value)))[0])
-    value[leaf] += 0.01
-    other = dataclasses.replace(
-        fitted, model=dataclasses.replace(fitted.model, trees=dataclasses.replace(trees, value=value))
-    )
-    with pytest.raises(TreesDiffer, match="must predict what XGBoost"):
+    # A bundle holds 32-bit floats: what is between two of them is not what would be served.
+    between = {
+        name: dataclasses.replace(of_type, **{array: getattr(of_type, array) * (1.0 + 1e-9)})
+        for name, of_type in fitted.model.model_types.items()
+    }
+    other = dataclasses.replace(fitted, model=dataclasses.replace(fitted.model, model_types=between))
+    with pytest.raises(ServedDiffers, match=r"must predict what the fit predicts, got log_\w+ .* on sample row \d+"):
         publish(other, training, tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leap_predictor.bundle import current_id, load
-from leap_training.cli import evaluate_command, train_command
+from leap_training.cli import train_command
 from small_training_set import rows, submitted_at, write
 
 
@@ -22,10 +22,6 @@ def train(*arguments: object, **environment: str) -> Result:
     return CliRunner().invoke(train_command, [str(argument) for argument in arguments], env=environment)
 
 
-def evaluate(*arguments: object) -> Result:
-    return CliRunner().invoke(evaluate_command, [str(argument) for argument in arguments])
-
-
 def test_training_publishes_a_bundle_and_says_what_it_did(dataset: Path, tmp_path: Path) -> None:
     result = train(dataset, "--bundles", tmp_path)
     assert result.exit_code == 0, result.output
@@ -35,7 +31,7 @@ def test_training_publishes_a_bundle_and_says_what_it_did(dataset: Path, tmp_pat
     assert f"published {current_id(tmp_path)}" in result.output
     metrics = load(tmp_path).manifest.metrics
     assert metrics["held_out_all_model_rows"] == 80
-    assert metrics["held_out_first_runs_model_within_20"] > metrics["held_out_first_runs_backoff_last_within_20"]
+    assert metrics["held_out_first_in_cell_model_within20"] > metrics["held_out_first_in_cell_backoff_last_within20"]
 
 
 def test_training_before_an_instant_uses_nothing_recorded_later(dataset: Path, tmp_path: Path) -> None:
@@ -68,7 +64,7 @@ def test_settings_give_directory_project_and_family_rules(dataset: Path, tmp_pat
 def test_chosen_configuration_keys_are_features(dataset: Path, tmp_path: Path) -> None:
     result = train(dataset, "--bundles", tmp_path, "--config-key", "precision")
     assert result.exit_code == 0, result.output
-    assert load(tmp_path).manifest.features[-1] == "config__precision"
+    assert "config__precision" in load(tmp_path).manifest.features
 
 
 @pytest.mark.parametrize(
@@ -78,7 +74,7 @@ def test_chosen_configuration_keys_are_features(dataset: Path, tmp_path: Path) -
         (("--before", "yesterday"), "must be a time such as"),
         (("--before", "0001-01-01T00:00:00+05:00"), "in the years 1 to 9999"),
         (("--before", "2020-01-01T00:00:00Z"), "no row in this window"),
-        (("--config-key", "absent"), "is in no row"),
+        (("--config-key", "absent"), "configuration key 'absent' must hold"),
     ],
 )
 def test_wrong_usage_is_one_line_and_publishes_nothing(
@@ -94,31 +90,3 @@ def test_missing_dataset_is_named(tmp_path: Path) -> None:
     result = train(tmp_path / "absent.parquet", "--bundles", tmp_path)
     assert result.exit_code == 1
     assert "absent.parquet cannot be read" in result.output
-
-
-def test_evaluation_reports_both_methods_as_table_and_json(dataset: Path) -> None:
-    start = submitted_at(300).isoformat()
-    result = evaluate(dataset, "--from", start)
-    assert result.exit_code == 0, result.output
-    assert "first runs in a new cell" in result.output
-    figures = json.loads(evaluate(dataset, "--from", start, "--json").output)
-    assert figures["scored"]["model"]["rows"] == 100
-    assert set(figures["first_runs"]["backoff_last"]) == {
-        "rows",
-        "unanswered",
-        "within_10",
-        "within_20",
-        "median_error",
-    }
-
-
-def test_evaluation_needs_rows_after_the_cut(dataset: Path) -> None:
-    result = evaluate(dataset, "--from", "2099-01-01T00:00:00Z")
-    assert result.exit_code == 1
-    assert "no attempt submitted at or after 2099-01-01" in result.output
-
-
-def test_evaluation_needs_rows_before_the_cut(dataset: Path) -> None:
-    result = evaluate(dataset, "--from", "2020-01-01T00:00:00Z")
-    assert result.exit_code == 1
-    assert "no row in this window" in result.output

@@ -125,3 +125,67 @@ def test_rows_are_chosen_in_all_columns_alike(tmp_path: Path) -> None:
     some = training.where(training.recorded_at_us > to_us(datetime(2026, 1, 1, 5, tzinfo=UTC)))
     assert {len(values) for values in some.columns.values()} == {len(some)}
     assert len(some) == 5
+
+
+def test_attempt_and_its_device_hours_come_along_and_none_are_unknown(tmp_path: Path) -> None:
+    given = rows(5)
+    given[1]["device_hours"] = None
+    given[2]["device_hours"] = 0.0  # what an event says that does not know them
+    training = read_training_set(write(tmp_path / "set.parquet", given)).rows
+    assert training.columns["attempt_id"].tolist() == [f"attempt-{number}" for number in range(5)]
+    hours = training.columns["device_hours"]
+    assert np.isnan(hours[[1, 2]]).all()
+    assert hours[[0, 3, 4]].tolist() == [0.5 * given[at]["trainer_count"] for at in (0, 3, 4)]
+    completed = [to_us(row["completed_at"]) for row in given]
+    assert training.columns["completed_at_us"].tolist() == completed
+
+
+def test_label_is_the_very_value_that_history_counts(tmp_path: Path) -> None:
+    given = rows(5)
+    given[0]["log_throughput"] = 3.0 + 2.0**-32
+    assert read_training_set(write(tmp_path / "set.parquet", given)).rows.log_throughput[0] == 3.0 + 2.0**-32
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+def test_row_without_the_logarithm_is_set_aside_and_counted(tmp_path: Path, value: Any) -> None:
+    given = rows(5)
+    given[1]["log_throughput"] = value
+    assert read_training_set(write(tmp_path / "set.parquet", given)).set_aside == 1
+
+
+def test_hidden_rows_are_the_same_without_their_labels(tmp_path: Path) -> None:
+    training = read_training_set(write(tmp_path / "set.parquet", rows(5))).rows
+    hidden = training.hidden()
+    assert np.isnan(hidden.log_throughput).all()
+    assert hidden.columns is training.columns
+    assert np.isfinite(training.log_throughput).all()
+
+
+def test_numbers_of_the_model_definition_become_columns(tmp_path: Path) -> None:
+    given = rows(4)
+    for row, text in zip(given, ('{"layers":12,"heads":8}', '{"layers":24}', None, ""), strict=True):
+        row["architecture"] = text
+    training = read_training_set(write(tmp_path / "set.parquet", given)).rows
+    assert training.architectures() == [{"layers": 12.0, "heads": 8.0}, {"layers": 24.0}, {}, {}]
+    columns = training.where(np.array([1, 0, 2])).with_architecture(["layers", "heads", "absent"])
+    np.testing.assert_array_equal(columns["architecture__layers"], [24.0, 12.0, np.nan])
+    np.testing.assert_array_equal(columns["architecture__heads"], [np.nan, 8.0, np.nan])
+    assert np.isnan(columns["architecture__absent"]).all()
+    assert training.with_architecture([]) is training.columns
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"layers":"12"}', '{"layers":true}'])
+def test_architecture_that_is_no_json_object_of_numbers_is_refused(tmp_path: Path, text: str) -> None:
+    given = rows(5)
+    given[1]["architecture"] = text
+    training = read_training_set(write(tmp_path / "set.parquet", given)).rows
+    with pytest.raises(TrainingSetError, match="'architecture' must hold JSON objects of numbers"):
+        training.architectures()
+
+
+def test_configurations_are_those_of_their_rows(tmp_path: Path) -> None:
+    training = read_training_set(write(tmp_path / "set.parquet", rows(5))).rows
+    odd, even = {"precision": "bf16", "layers": 12}, {"precision": "fp32", "layers": 24}
+    assert training.configs() == [even, odd, even, odd, even]
+    places, different = training.distinct_configs()
+    assert [different[place] for place in places] == training.configs()

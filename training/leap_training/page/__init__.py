@@ -10,31 +10,48 @@ script, or pictures whose text nobody can select, search or have read out.
 
 from leap_training.page.charts import Bar, Series, Stack, bars, legend, stacks
 from leap_training.page.document import document, figure, folded
+from leap_training.page.dots import Dot, DotRow, Mark, Reference, dots, legend_of_marks
 from leap_training.page.elements import Child, Element, element, legible
-from leap_training.page.numbers import count, interval, money, percent, round_money, short_money
+from leap_training.page.numbers import count, interval, money, percent, round_money, short, short_money
+from leap_training.page.plane import Density, Line, Rule, legend_of_lines, legend_of_shades, plane
+from leap_training.page.scales import Axis
 from leap_training.page.tables import Column, HeatCell, heat_table, table
 
 __all__ = [
+    "Axis",
     "Bar",
     "Child",
     "Column",
+    "Density",
+    "Dot",
+    "DotRow",
     "Element",
     "HeatCell",
+    "Line",
+    "Mark",
+    "Reference",
+    "Rule",
     "Series",
     "Stack",
     "bars",
     "count",
     "document",
+    "dots",
     "element",
     "figure",
     "folded",
     "heat_table",
     "interval",
     "legend",
+    "legend_of_lines",
+    "legend_of_marks",
+    "legend_of_shades",
     "legible",
     "money",
     "percent",
+    "plane",
     "round_money",
+    "short",
     "short_money",
     "stacks",
     "table",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leap_training.page.elements import Child, Element, element
+from leap_training.page.scales import Scale
 
 # Pixels. A row is a line of text and a bar below it.
 AXIS: Final = 24
@@ -47,7 +48,7 @@ class Series:
 
     name: str
     paint: str
-    """Class of the style sheet: `hue-1` to `hue-7`, `other`, `wasted`, `placed`, `apart`."""
+    """Class of the style sheet: `hue-1` to `hue-7`, `lead`, `other`, `wasted`, `placed`, `apart`."""
     key: str = ""
     """Letter that is printed in the parts that have room for it."""
 
@@ -62,19 +63,30 @@ class Stack:
     parts: tuple[float, ...]
 
 
-def bars(name: str, title: str, description: str, rows: Sequence[Bar], unit: Callable[[float], str]) -> Element:
-    """Bars with intervals on one scale. `name` is unique in the page; `unit` writes a value of the scale.
+def bars(
+    name: str,
+    title: str,
+    description: str,
+    rows: Sequence[Bar],
+    unit: Callable[[float], str],
+    paint: str = "wasted",
+) -> Element:
+    """Bars with intervals on one scale, painted as `paint` (a class of the style sheet, as of a series).
+
+    `name` is unique in the page; `unit` writes a value of the scale.
 
     Raises:
         ValueError: a value is not finite.
     """
-    scale = _Scale(
+    scale = Scale(
         value
         for row in rows
         for value in (row.value, row.low, row.high)
-        if value is not None and _finite(value, row.label)
+        if value is not None and finite(value, row.label)
     )
-    return _chart(name, title, description, scale, unit, [(row.label, row.text, _bar(row, scale)) for row in rows])
+    return chart_of_rows(
+        name, title, description, scale, unit, [(row.label, row.text, _bar(row, scale, paint)) for row in rows]
+    )
 
 
 def stacks(
@@ -91,10 +103,10 @@ def stacks(
         ValueError: a part is negative or not finite, or a row has not one part for each series.
     """
     for row in rows:
-        if any(part < 0 for part in row.parts if _finite(part, row.label)):
+        if any(part < 0 for part in row.parts if finite(part, row.label)):
             raise ValueError(f"the parts of a stacked bar must be ≥ 0, got {row.parts} for {row.label!r}")
-    scale = _Scale(sum(row.parts) for row in rows)
-    return _chart(
+    scale = Scale(sum(row.parts) for row in rows)
+    return chart_of_rows(
         name, title, description, scale, unit, [(row.label, row.text, _stack(row, series, scale, unit)) for row in rows]
     )
 
@@ -119,45 +131,13 @@ def shortened(label: str, length: int = LABEL_LENGTH) -> str:
     return f"{label[: length - 1 - end]}…{label[-end:]}"
 
 
-class _Scale:
-    """From the least to the greatest of `values`, and 0 in any case, laid over the whole width."""
-
-    def __init__(self, values: Iterable[float]) -> None:
-        held = [0.0, *values]
-        self.low, self.high = min(held), max(held)
-        if self.high - self.low < 1e-300:  # nothing to draw, and too little for a logarithm
-            self.high = self.low + 1.0
-
-    def at(self, value: float) -> str:
-        return self.wide(value - self.low)
-
-    def wide(self, size: float) -> str:
-        return f"{100 * size / (self.high - self.low):.3f}%"
-
-    def ticks(self, most: int = 5) -> list[float]:
-        """Round numbers on the scale, 1, 2 or 5 times a power of ten apart."""
-        rough = (self.high - self.low) / most
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough * (1 - 1e-9))
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [number * step for number in range(first, last + 1)]
-
-
-def _chart(
-    name: str,
-    title: str,
-    description: str,
-    scale: _Scale,
-    unit: Callable[[float], str],
-    rows: Sequence[tuple[str, str, list[Element]]],
-) -> Element:
-    height = AXIS + ROW * len(rows)
+def framed(name: str, title: str, description: str, height: int, *drawn: Child) -> Element:
+    """A chart of `height` pixels as wide as there is room. `name` is unique in the page."""
     return element(
         "svg",
         element("title", title, id=f"{name}-title"),
         element("desc", description, id=f"{name}-desc"),
-        *_axis(scale, unit, height),
-        *(_row(AXIS + ROW * number, *row) for number, row in enumerate(rows)),
+        *drawn,
         role="img",
         aria_labelledby=f"{name}-title {name}-desc",
         width="100%",
@@ -166,11 +146,31 @@ def _chart(
     )
 
 
-def _axis(scale: _Scale, unit: Callable[[float], str], height: int) -> list[Element]:
+def chart_of_rows(
+    name: str,
+    title: str,
+    description: str,
+    scale: Scale,
+    unit: Callable[[float], str],
+    rows: Sequence[tuple[str, str, list[Element]]],
+) -> Element:
+    """A chart of rows on one scale: (label, text at the right, what is drawn below them)."""
+    height = AXIS + ROW * len(rows)
+    return framed(
+        name,
+        title,
+        description,
+        height,
+        *_axis(scale, unit, height),
+        *(_row(AXIS + ROW * number, *row) for number, row in enumerate(rows)),
+    )
+
+
+def _axis(scale: Scale, unit: Callable[[float], str], height: int) -> list[Element]:
     drawn = []
     for tick in scale.ticks():
         x = scale.at(tick)
-        along = (tick - scale.low) / (scale.high - scale.low)
+        along = scale.along(tick)
         anchor = "start" if along < 0.03 else "end" if along > 0.95 else "middle"
         drawn.append(element("line", x1=x, x2=x, y1=AXIS - 8, y2=height, class_="base" if tick == 0 else "grid"))
         drawn.append(element("text", unit(tick), x=x, y=AXIS - 12, text_anchor=anchor, class_="tick"))
@@ -195,7 +195,7 @@ def _row(top: int, label: str, text: str, drawn: list[Element]) -> Element:
     )
 
 
-def _bar(bar: Bar, scale: _Scale) -> list[Element]:
+def _bar(bar: Bar, scale: Scale, paint: str) -> list[Element]:
     if bar.value is None:
         return []
     drawn = [
@@ -205,7 +205,7 @@ def _bar(bar: Bar, scale: _Scale) -> list[Element]:
             y=1,
             width=scale.wide(abs(bar.value)),
             height=BAR_HEIGHT - 2,
-            class_="wasted",
+            class_=paint,
         )
     ]
     if bar.low is not None and bar.high is not None:
@@ -221,7 +221,7 @@ def _bar(bar: Bar, scale: _Scale) -> list[Element]:
     return drawn
 
 
-def _stack(row: Stack, series: Sequence[Series], scale: _Scale, unit: Callable[[float], str]) -> list[Element]:
+def _stack(row: Stack, series: Sequence[Series], scale: Scale, unit: Callable[[float], str]) -> list[Element]:
     drawn = []
     begin = 0.0
     for each, part in zip(series, row.parts, strict=True):
@@ -259,7 +259,8 @@ def _swatch(series: Series) -> Element:
     )
 
 
-def _finite(value: float, label: str) -> bool:
+def finite(value: float, label: str) -> bool:
+    """Whether the chart can show `value`: true, or a ValueError."""
     if not math.isfinite(value):
         raise ValueError(f"what a chart shows must be a finite number, got {value} for {label!r}")
     return True

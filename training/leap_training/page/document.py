@@ -33,11 +33,13 @@ def document(title: str, *body: Child) -> str:
     return f"<!DOCTYPE html>\n{markup(root)}\n"
 
 
-def figure(name: str, heading: str, explained: str, *drawn: Child, numbers: Element | None = None) -> Element:
-    """A figure with its heading above and its `numbers`, a table, folded up beneath it."""
+def figure(
+    name: str, heading: str, explained: str, *drawn: Child, numbers: Element | None = None, level: int = 2
+) -> Element:
+    """A figure with its heading, of `level`, above and its `numbers`, a table, folded up beneath it."""
     return element(
         "figure",
-        element("figcaption", element("h2", heading), element("p", explained)),
+        element("figcaption", element(f"h{level}", heading), element("p", explained)),
         *drawn,
         None if numbers is None else folded("The numbers of this figure", numbers),
         id=name,

@@ -1,4 +1,4 @@
-"""Numbers as people read them: dollars, shares and counts, with their units."""
+"""Numbers as people read them: dollars, shares, amounts and counts, with their units."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def short_money(usd: float) -> str:
 def round_money(usd: float) -> str:
     """As `short_money`, without zeros at the end: `$1.5M`, for the marks of a scale."""
     return re.sub(r"\.?0+(?=[kMB]?$)", "", text) if "." in (text := short_money(usd)) else text
+
+
+def short(number: float) -> str:
+    """Any number to three digits, without zeros at the end: `0.05`, `12.3k`, `1.5M`."""
+    size = abs(number)
+    text = round_money(size).removeprefix("$") if size >= 0.9995 or not size else f"{size:.3g}"
+    return f"−{text}" if number < 0 else text
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -1,0 +1,1 @@
+"""Readers of model definitions: what `leap_features.architecture` summarises by."""

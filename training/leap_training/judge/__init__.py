@@ -1,0 +1,1 @@
+"""The judge: how good models are on attempts that came after everything they were fitted on."""

@@ -1,0 +1,99 @@
+"""What the nightly run asks of the model that ships: fit and stage it as a bundle, load one, predict, publish.
+
+A fit is staged: published to a directory of the night's own. What is judged is therefore read back from a bundle, as a
+launcher reads it, and publishing is a copy of bytes, which comes to the same bundle however often it is begun.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from leap_features import family
+from leap_features.durable import sync
+from leap_features.hardware import CATALOGUE
+from leap_features.settings import Settings
+from leap_predictor import bundle
+from leap_predictor.bundle import Bundle
+from leap_predictor.errors import BundleError
+from leap_training.layered import fit, with_settings
+from leap_training.model import NotRun, Predictions
+from leap_training.publish import ServedDiffers, publish_model
+from leap_training.training_set import TrainingSet
+
+ERRORS: Final = (NotRun, ServedDiffers, BundleError)
+"""What can go wrong here and has a message for whoever runs the night."""
+
+
+def stage(
+    rows: TrainingSet,
+    staging: Path,
+    *,
+    settings: Settings,
+    rules: family.Rules,
+    before: datetime,
+    set_aside: int,
+    metrics: Mapping[str, float],
+    now: datetime,
+) -> str:
+    """Fit the model on `rows` and write it to `staging` as a bundle; return the bundle's id.
+
+    Args:
+        before: rows recorded from then on are not among `rows`.
+        set_aside: rows that could not be used.
+        metrics: what is known of its accuracy.
+        now: aware time of the bundle.
+
+    Raises:
+        NothingToFit: there are no rows.
+        ServedDiffers, BundleError: the bundle cannot be made.
+    """
+    return publish_model(
+        fit(rows, CATALOGUE),
+        rows,
+        staging,
+        catalogue=CATALOGUE,
+        project=settings.project,
+        family_rule=rules.version,
+        family_rules=Path(settings.family_rules).read_text(encoding="utf-8") if settings.family_rules else "",
+        before=before,
+        set_aside=set_aside,
+        metrics=metrics,
+        now=now,
+    )
+
+
+def predict(loaded: Bundle, rows: TrainingSet) -> Predictions:
+    """What a launcher with this bundle would have said of each attempt at its submission."""
+    estimate = loaded.model.estimate(with_settings(rows, loaded.model.encoder))
+    return Predictions(estimate.log_throughput, estimate.log_low, estimate.log_high, estimate.level)
+
+
+def publish_staged(staging: Path, bundles: Path) -> str:
+    """Publish the bundle in `staging` in `bundles` as the current one, byte for byte, and return its id.
+
+    Killed at any instant and called again it comes to the same: the directory appears by a rename, then `current`.
+
+    Raises:
+        BundleError: it is damaged, or cannot be written.
+    """
+    bundle_id = bundle.load(staging).bundle_id
+    hidden = bundles / f".publishing-{secrets.token_hex(8)}"
+    try:
+        bundles.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(staging / bundle_id, hidden)
+        for file in hidden.iterdir():
+            sync(file)
+        sync(hidden)
+        if not (bundles / bundle_id).exists():  # the same id has the same bytes
+            hidden.rename(bundles / bundle_id)
+    except OSError as error:
+        raise BundleError(f"bundle {bundle_id} cannot be written to {bundles}: {error}") from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    bundle.set_current(bundles, bundle_id)
+    return bundle_id
