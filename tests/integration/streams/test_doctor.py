@@ -363,7 +363,7 @@ def test_apps_that_fell_behind_and_a_topic_that_grew_or_lost_records_are_named(
     write_events(settings.archive, [event("a1")])
     write_meta(settings, checkpoints={0: 5})
     bundle_id = publish_small_bundle(Path(settings.bundles), project=settings.project)
-    (Path(settings.bundles) / bundle_id / "trees.npz").write_bytes(b"damaged")
+    (Path(settings.bundles) / bundle_id / "layered.npz").write_bytes(b"damaged")
     edit(
         Path(settings.feature_repo) / "feature_store.yaml",
         "  type: leap_features.online_store.AtomicRedisOnlineStore",
@@ -400,7 +400,7 @@ def test_apps_that_fell_behind_and_a_topic_that_grew_or_lost_records_are_named(
     assert found["archive.lost"].rule == "the 14 records between are nowhere any more"
     assert found["store.checkpoint-passed"].rule.startswith("10 records have been deleted by retention")
     assert "deletes in 4.0 days" in found["archive.in-danger"].found
-    assert "trees.npz" in found["versions.bundle"].found
+    assert "layered.npz" in found["versions.bundle"].found
 
 
 @pytest.mark.real_kafka
