@@ -8,9 +8,9 @@ gives. Cells of one family vary together, by the family kernel; families are int
 3. With w integrated out, the model type's information about g is (I + A W)⁻¹ A and (I + A W)⁻¹ b (W: covariance of w).
 4. For a model type, g follows from all other model types' information; then u from its own. So nothing counts twice.
 
-Means are exact, and so is the covariance of a model type that was never seen. That of one that was is kept as what its
-own runs took away in their strongest directions; what they add in others, by way of g, is left out. So it is a little too
-small: by up to a few percent where there are few model types, and by less than that in a fleet.
+Means are exact, and so is the covariance of a model type that was never seen. That of one that was is kept as what
+its own runs took away in their strongest directions; what they add in others, by way of g, is left out. So it is a
+little too small: by up to a few percent where there are few model types, and by less than that in a fleet.
 """
 
 from __future__ import annotations
