@@ -88,10 +88,22 @@ def publish(bundles: Path, manifest: Manifest, files: Mapping[str, bytes]) -> st
     raw = encode_manifest(msgspec.structs.replace(manifest, files=entries))
     bundle_id = f"{manifest.created_at.astimezone(UTC):%Y%m%dT%H%M%SZ}-{hashlib.sha256(raw).hexdigest()[:16]}"
     parse(bundle_id, raw, files)  # nothing is published that a launcher would refuse
+    place(bundles, bundle_id, {**files, MANIFEST: raw})
+    return bundle_id
+
+
+def place(bundles: Path, bundle_id: str, files: Mapping[str, bytes]) -> None:
+    """Write the bundle of these bytes, manifest and all, and make it the current one.
+
+    Killed at any instant and called again it comes to the same: the directory appears by a rename, then `current`.
+
+    Raises:
+        BundleError: the directory cannot be written.
+    """
     hidden = bundles / f".publishing-{secrets.token_hex(8)}"
     try:
         hidden.mkdir(parents=True)
-        for name, content in {**files, MANIFEST: raw}.items():
+        for name, content in files.items():
             _write(hidden / name, content)
         sync(hidden)
         if not (bundles / bundle_id).exists():  # the same id has the same bytes
@@ -101,7 +113,6 @@ def publish(bundles: Path, manifest: Manifest, files: Mapping[str, bytes]) -> st
         raise BundleError(f"bundle {bundle_id} cannot be written to {bundles}: {error}") from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-    return bundle_id
 
 
 def set_current(bundles: Path, bundle_id: str) -> None:

@@ -4,7 +4,7 @@ Three layers add up to ln throughput at a point x (hardware, trainers, batch siz
 
     offset(x)       a roofline's first guess (see `basis`)
     φ(x) · u        what a fit learned of the model type; u is normal with a mean and a covariance
-    family(x)       what is particular to the job family; a Gaussian process with `FamilyKernel`
+    family(x)       what is particular to the job family; a Gaussian process (`family_terms`)
 
 and a run measures it with noise. The fit is of last night; history is of now. So for each candidate the runs that its
 history remembers (`points`) are measurements that the prior of last night has not seen, and the estimate is its mean
@@ -44,7 +44,7 @@ _SAME_CELL: Final = (1 + BACKOFF.index(FAMILY_SCALE), POINTS - 1)
 """Points whose runs were in the candidate's own cell (the mean where that level has one)."""
 
 _ROWS_AT_ONCE: Final = 1000
-_JITTER: Final = 1e-6
+JITTER: Final = 1e-6
 """Keeps matrices of the same points invertible; far below any noise that is measured (0.1 %)."""
 
 FAMILY_TERMS: Final = (
@@ -231,7 +231,7 @@ class Layered:
         is_mean = chosen[1:] == POINTS - 1
         noise = self.noise.of(points.repeats[at], points.repeat_spread[at])
         here = np.isin(chosen[1:], _SAME_CELL)
-        measured = np.where(here, noise[:, None], self.noise.unseen) / runs + 0.5 * self._changing * is_mean + _JITTER
+        measured = np.where(here, noise[:, None], self.noise.unseen) / runs + 0.5 * self._changing * is_mean + JITTER
         weights, told_by_runs = _kriging(prior, known, surprise, measured, ~is_mean)
         variance = np.maximum(prior[:, 0, 0] - told_by_runs, 0.0) + noise
         return mean[:, 0] + (weights * surprise).sum(axis=1), mean[:, 0], variance

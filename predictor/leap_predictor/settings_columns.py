@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_features.columns import Columns, codes, column, row_count
-
-Floats = NDArray[np.float64]
+from leap_predictor.basis import Floats
 
 
 @dataclass(frozen=True)

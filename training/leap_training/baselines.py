@@ -14,8 +14,7 @@ from leap_features.backoff import backoff
 from leap_features.columns import Columns, history_column, numbers
 from leap_features.hardware import Catalogue
 from leap_features.levels import BACKOFF, FAMILY
-from leap_training.layered import NothingToFit
-from leap_training.model import Predictions
+from leap_training.model import NothingToFit, Predictions
 from leap_training.training_set import TrainingSet
 
 TABLE_KEY: Final = ("model_type", "trainer_count", "batch_size", "hardware_type")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -24,21 +24,19 @@ from leap_features.backoff import at_latest_conditions, backoff
 from leap_features.columns import SPECS_PREFIX, Columns, as_launched, logarithm, numbers
 from leap_features.hardware import SPECS, Catalogue
 from leap_features.row import Categories, feature_row
-from leap_predictor.basis import Floats, HardwareTable, Ints
+from leap_predictor.basis import TRAINERS_SLOPE, Floats, HardwareTable, Ints
 from leap_predictor.bundle import specifications_of
 from leap_predictor.points import OWN, points_of
 from leap_predictor.trees import Trees
 from leap_training.cells import Cells, cells_of
 from leap_training.conversion import trees_of
 from leap_training.layered import Fitted as LayeredFitted
-from leap_training.layered import NothingToFit, fit, hardware_table
-from leap_training.model import Predictions
+from leap_training.layered import fit, hardware_table
+from leap_training.model import NothingToFit, Predictions
 from leap_training.training_set import TrainingSet
 
 Scaling = Callable[[Columns], Floats]
 """f: ln throughput of every row, by its conditions alone."""
-
-TRAINERS_SLOPE: Final = 0.9
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from leap_features.hardware import Catalogue
 from leap_training.feature_set import FeatureSet, feature_set
-from leap_training.layered import NothingToFit
-from leap_training.model import Predictions
+from leap_training.model import NothingToFit, Predictions
 from leap_training.training_set import TrainingSet
 
 PAPER_GROUPS: Final = ("configuration", "ratios", "hardware", "family_history", "architecture")

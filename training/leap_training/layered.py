@@ -28,7 +28,7 @@ from leap_predictor.settings_columns import Setting, SettingsEncoder, signed_log
 from leap_training import conformal, variances
 from leap_training.cells import Cells, cells_of
 from leap_training.feature_set import feature_set
-from leap_training.model import Predictions
+from leap_training.model import NothingToFit, Predictions
 from leap_training.posterior import posterior
 from leap_training.repeats import repeat_noise
 from leap_training.training_set import TrainingSet
@@ -36,10 +36,6 @@ from leap_training.variances import Variances
 
 MIN_SHARE: Final = 0.5
 """A number of the architecture must be in so many of the rows: where it is missing, it counts as its mean."""
-
-
-class NothingToFit(ValueError):
-    """There are no rows to fit a model on."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,10 @@ class NotRun(RuntimeError):
     """
 
 
+class NothingToFit(ValueError):
+    """There are no rows to fit a model on."""
+
+
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """One entry per row. Natural logarithms of samples per second over all trainers."""

@@ -19,8 +19,7 @@ from leap_features.hardware import Catalogue
 from leap_features.row import feature_row
 from leap_predictor.bundle import specifications_of
 from leap_training.feature_set import FeatureSet
-from leap_training.layered import NothingToFit
-from leap_training.model import Predictions
+from leap_training.model import NothingToFit, Predictions
 from leap_training.training_set import TrainingSet
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 
 from leap_predictor.basis import Basis, Floats
-from leap_predictor.layered import FamilyPoints, ModelType, family_terms
+from leap_predictor.layered import JITTER, FamilyPoints, ModelType, family_terms
 from leap_predictor.layered_files import served
 from leap_training.cells import Cells
-from leap_training.variances import JITTER, Variances, covariance
+from leap_training.variances import Variances, covariance
 
 MAX_CELLS_OF_FAMILY: Final = 80
 """The latest ones; a family's covariance needs time in the cube of its cells."""

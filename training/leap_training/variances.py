@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from leap_predictor.basis import Basis, Floats
-from leap_predictor.layered import FAMILY_TERMS, FamilyPoints, family_terms
+from leap_predictor.layered import FAMILY_TERMS, JITTER, FamilyPoints, family_terms
 from leap_training.cells import Cells
 
 SAMPLE_CELLS: Final = 1200
@@ -30,7 +30,6 @@ MAX_MODEL_TYPES: Final = 60
 MAX_CELLS_OF_FAMILY: Final = 25
 """Of the sample: its cells should tell model types and families apart, not repeat a few."""
 STEPS: Final = 40
-JITTER: Final = 1e-6
 
 PRIOR_SPREAD: Final = 1.5
 """Standard deviation of the logarithm of a variance, around what is usual."""

@@ -16,8 +16,7 @@ from leap_features.hardware import CATALOGUE
 from leap_features.levels import BACKOFF
 from leap_training.baselines import BackoffLast, BackoffMean, FamilyMean, Lookup
 from leap_training.feature_models import Sample
-from leap_training.layered import NothingToFit
-from leap_training.model import NotRun, Recipe
+from leap_training.model import NothingToFit, NotRun, Recipe
 from leap_training.models import ABLATIONS, DEFAULT, RECIPES
 from leap_training.neighbours import Neighbours
 from leap_training.tabpfn import MAX_ROWS_CPU, MAX_ROWS_GPU, chosen_weights, tabpfn_regressor, with_context

@@ -17,7 +17,7 @@ from leap_training.feature_models import (
     hide_categories,
     share_with_new_values,
 )
-from leap_training.layered import NothingToFit
+from leap_training.model import NothingToFit
 from leap_training.training_set import TrainingSet, read_training_set
 from small_training_set import rows, write
 

@@ -16,7 +16,8 @@ from leap_predictor.job import Job
 from leap_predictor.layered import Estimate
 from leap_predictor.layered_files import from_files, to_files
 from leap_predictor.manifest import SERVED_FEATURES, history_views
-from leap_training.layered import Fitted, LayeredRecipe, NothingToFit, fit, with_settings
+from leap_training.layered import Fitted, LayeredRecipe, fit, with_settings
+from leap_training.model import NothingToFit
 from leap_training.training_set import TrainingSet, read_training_set
 from small_training_set import rows, write
 

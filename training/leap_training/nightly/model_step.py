@@ -6,15 +6,12 @@ launcher reads it, and publishing is a copy of bytes, which comes to the same bu
 
 from __future__ import annotations
 
-import secrets
-import shutil
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from leap_features import family
-from leap_features.durable import sync
 from leap_features.hardware import CATALOGUE
 from leap_features.settings import Settings
 from leap_predictor import bundle
@@ -76,24 +73,15 @@ def predict(loaded: Bundle, rows: TrainingSet) -> Predictions:
 def publish_staged(staging: Path, bundles: Path) -> str:
     """Publish the bundle in `staging` in `bundles` as the current one, byte for byte, and return its id.
 
-    Killed at any instant and called again it comes to the same: the directory appears by a rename, then `current`.
+    Killed at any instant and called again it comes to the same.
 
     Raises:
-        BundleError: it is damaged, or cannot be written.
+        BundleError: it is damaged, or cannot be read or written.
     """
     bundle_id = bundle.load(staging).bundle_id
-    hidden = bundles / f".publishing-{secrets.token_hex(8)}"
     try:
-        bundles.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(staging / bundle_id, hidden)
-        for file in hidden.iterdir():
-            sync(file)
-        sync(hidden)
-        if not (bundles / bundle_id).exists():  # the same id has the same bytes
-            hidden.rename(bundles / bundle_id)
+        files = {file.name: file.read_bytes() for file in (staging / bundle_id).iterdir()}
     except OSError as error:
-        raise BundleError(f"bundle {bundle_id} cannot be written to {bundles}: {error}") from error
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-    bundle.set_current(bundles, bundle_id)
+        raise BundleError(f"bundle {bundle_id} cannot be read from {staging}: {error}") from error
+    bundle.place(bundles, bundle_id, files)
     return bundle_id

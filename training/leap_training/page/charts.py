@@ -113,14 +113,12 @@ def stacks(
 
 def legend(series: Iterable[Series]) -> Element:
     """What the colours and keys of a stacked chart mean."""
-    return element(
-        "ul",
-        *(
-            element("li", _swatch(each), f"{each.key} " if each.key else None, element("bdi", each.name))
-            for each in series
-        ),
-        class_="legend",
-    )
+    return keys((_swatch(each), f"{each.key} " if each.key else None, element("bdi", each.name)) for each in series)
+
+
+def keys(entries: Iterable[tuple[Child, ...]]) -> Element:
+    """A legend of entries, each what is shown and what it means."""
+    return element("ul", *(element("li", *entry) for entry in entries), class_="legend")
 
 
 def shortened(label: str, length: int = LABEL_LENGTH) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from leap_training.page.charts import AXIS, BAR_HEIGHT, ROW, chart_of_rows, finite
+from leap_training.page.charts import AXIS, BAR_HEIGHT, ROW, chart_of_rows, finite, keys
 from leap_training.page.elements import Element, element
 from leap_training.page.scales import Scale
 
@@ -95,25 +95,12 @@ def dots(
 
 def legend_of_marks(marks: Iterable[Mark]) -> Element:
     """What the marks of a chart mean."""
-    return element(
-        "ul",
-        *(
-            element(
-                "li",
-                element(
-                    "svg",
-                    element("svg", _shape(mark), x=8, y=8, class_="dot"),
-                    width=16,
-                    height=16,
-                    aria_hidden="true",
-                    class_="key",
-                ),
-                element("bdi", mark.name),
-            )
-            for mark in marks
-        ),
-        class_="legend",
-    )
+    return keys((_key(mark), element("bdi", mark.name)) for mark in marks)
+
+
+def _key(mark: Mark) -> Element:
+    shape = element("svg", _shape(mark), x=8, y=8, class_="dot")
+    return element("svg", shape, width=16, height=16, aria_hidden="true", class_="key")
 
 
 def _with_room(values: Sequence[float]) -> list[float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from leap_training.page.charts import finite, framed, shortened
+from leap_training.page.charts import finite, framed, keys, shortened
 from leap_training.page.elements import Child, Element, element
 from leap_training.page.numbers import count
 from leap_training.page.scales import Axis
@@ -103,23 +103,12 @@ def plane(
 
 def legend_of_lines(lines: Iterable[Line]) -> Element:
     """What the lines mean."""
-    return element(
-        "ul",
-        *(
-            element(
-                "li",
-                element(
-                    "svg",
-                    element("line", x1=0, x2=26, y1=6, y2=6, class_=_classes("curve", line)),
-                    width=26,
-                    height=12,
-                    aria_hidden="true",
-                ),
-                element("bdi", line.name),
-            )
-            for line in lines
-        ),
-        class_="legend",
+    return keys(
+        (
+            _sample(element("line", x1=0, x2=26, y1=6, y2=6, class_=_classes("curve", line)), 26),
+            element("bdi", line.name),
+        )
+        for line in lines
     )
 
 
@@ -134,24 +123,14 @@ def legend_of_shades(what: str) -> Element:
         else f"{count(low)} to {count(high)}"
         for low, high in zip(SHADES, uppers, strict=True)
     ]
-    return element(
-        "ul",
-        *(
-            element(
-                "li",
-                element(
-                    "svg",
-                    element("rect", width=14, height=12, class_=f"shade-{step}"),
-                    width=14,
-                    height=12,
-                    aria_hidden="true",
-                ),
-                text,
-            )
-            for step, text in enumerate(texts, start=1)
-        ),
-        class_="legend",
+    return keys(
+        (_sample(element("rect", width=14, height=12, class_=f"shade-{step}"), 14), text)
+        for step, text in enumerate(texts, start=1)
     )
+
+
+def _sample(drawn: Element, width: int) -> Element:
+    return element("svg", drawn, width=width, height=12, aria_hidden="true")
 
 
 def _marks_up(axis: Axis, height: int) -> Iterator[Element]:
