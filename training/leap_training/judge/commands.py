@@ -105,6 +105,9 @@ def evaluate_command(
     DATASET is a training set of `leap dataset`, or a table of past runs (.csv, .jsonl, .parquet), which is imported
     and joined in a temporary directory. All models are scored on the same rows; progress goes to standard error.
     """
+    from leap_features.archive_epochs import ArchiveError  # noqa: PLC0415
+    from leap_features.feature_store import FeatureRepoError  # noqa: PLC0415
+    from leap_features.history_build import HistoryError  # noqa: PLC0415
     from leap_training.judge import data as judged_data  # noqa: PLC0415  # `--help` needs no XGBoost
     from leap_training.judge import table, written  # noqa: PLC0415
     from leap_training.judge.judge import Studies, judge  # noqa: PLC0415
@@ -123,7 +126,7 @@ def evaluate_command(
         raise click.UsageError("--history must have live in it: slices, intervals and differences are of it")
     if (ablations or importance) and "leap" not in names:
         raise click.UsageError("--ablations and --importance are of `leap`: have it among --models")
-    with explained(ValueError, OSError):
+    with explained(ValueError, OSError, ArchiveError, FeatureRepoError, HistoryError):
         rows = judged_data.read(path, mapping_path, Settings.from_env(), _say)
         rows, chosen = _windows(rows, start, by or "day", windows, first, min_train, train_days)
         outcome = judge(

@@ -36,6 +36,7 @@ def read(path: Path, mapping: Path | None, settings: Settings, say: Callable[[st
 
     Raises:
         TrainingSetError, MappingError, TableError, DatasetError: it cannot be read.
+        ArchiveError, HistoryError, FeatureRepoError: nothing can be made of it here.
     """
     if mapping is None and _is_training_set(path):
         found = read_training_set(path)

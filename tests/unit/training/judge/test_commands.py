@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from archived_events import event
 from leap_features.command import leap
+from leap_features.events import encode
 from small_training_set import rows, submitted_at, write
 
 QUICK = ("--models", "backoff_last,lookup")
@@ -97,3 +99,15 @@ def test_a_leak_ends_the_command(dataset: Path, tmp_path: Path) -> None:
     result = evaluate(write(tmp_path / "leaky.parquet", given), *QUICK)
     assert result.exit_code == 1
     assert "knows the future" in result.output
+
+
+def test_a_table_where_there_is_no_feature_repository_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs.jsonl"
+    runs.write_bytes(b"\n".join(encode(event(f"a{minute}", minute)) for minute in range(3)))
+    monkeypatch.setenv("LEAP_FEATURE_REPO", str(tmp_path / "elsewhere"))
+    result = evaluate("--data", runs, *QUICK)
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == 1
+    assert "set LEAP_FEATURE_REPO to the folder that holds feature_store.yaml" in result.stderr
