@@ -78,10 +78,11 @@ def _print(answer: Explanation, detailed: bool) -> None:
     if answer.reason is not None:
         click.echo(f"no ranking ({answer.reason}): {answer.message}")
     else:
-        click.echo(f"{'':>3} {'hardware':<24}{'samples/s':>14}{'cost/h':>10}{'score':>12}  history")
+        click.echo(f"{'':>3} {'hardware':<24}{'samples/s':>14}{'80 % of runs':>24}{'cost/h':>10}{'score':>12}  history")
     for place, choice in enumerate(answer.choices, 1):
         note = f"{choice.level or 'none'}{', demoted for its failures' if choice.demoted else ''}"
-        numbers = f"{shown(choice.throughput):>14}{choice.cost:>10.3f}{shown(choice.score):>12}"
+        interval = f"{shown(choice.throughput_low)} – {shown(choice.throughput_high)}"
+        numbers = f"{shown(choice.throughput):>14}{interval:>24}{choice.cost:>10.3f}{shown(choice.score):>12}"
         click.echo(f"{place:>3} {choice.hardware_type:<24}{numbers}  {note}")
     for report in answer.candidates:
         if report.dropped is not None:

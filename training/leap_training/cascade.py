@@ -50,8 +50,9 @@ class CascadeSettings(msgspec.Struct, frozen=True, kw_only=True):
     min_rows: int = 30
     """Of a bin; fewer are too few to grow trees on."""
     regressor: TreeSettings = TreeSettings(rounds=100)
-    # A leaf of the classifier that a few rows decide is a wrong choice for the rows to come.
-    classifier: TreeSettings = TreeSettings(rounds=100, min_child_weight=5.0)
+    # A leaf of the classifier that a few rows decide is a wrong choice for the rows to come. A round grows a tree for
+    # every bin, so it is the classifier that a fit's time goes into: few rounds of long steps.
+    classifier: TreeSettings = TreeSettings(rounds=50, max_depth=8, learning_rate=0.3, min_child_weight=5.0)
 
 
 CASCADE: Final = CascadeSettings()

@@ -14,13 +14,7 @@ from leap_features.hardware import CATALOGUE
 from leap_features.instant import Instant
 from leap_features.settings import Settings
 from leap_predictor.errors import BundleError
-
-config_keys_option = click.option(
-    "--config-key",
-    "config_keys",
-    multiple=True,
-    help="Take this key of the jobs' configuration as a feature, once per key. Not for keys that move with the scale.",
-)
+from leap_training.config_keys import config_keys_option
 
 
 @click.command("train")

@@ -124,6 +124,20 @@ def feature_set(
     return FeatureSet(tuple(names), categories, specifications_of(catalogue))
 
 
+def objection_to_config_key(rows: TrainingSet, key: str) -> str | None:
+    """Why a key of the jobs' configuration cannot be a feature, and what to do; None: it can.
+
+    Raises:
+        TrainingSetError: a configuration cannot be read.
+    """
+    values = _counted(*rows.distinct_configs())
+    if key not in values:
+        known = ", ".join(sorted(values)) or "no key at all"
+        return f"no attempt of the training window has the configuration key {key!r}, they have {known}: leave it out"
+    objection = _objection(values[key], len(rows))
+    return objection and f"configuration key {key!r} {objection} in the training window: leave it out"
+
+
 def _usable(places: NDArray[np.int64], different: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """The keys that can be features, in alphabetical order: the texts of a category, none for one that holds numbers.
 
@@ -131,15 +145,41 @@ def _usable(places: NDArray[np.int64], different: Sequence[Mapping[str, Any]]) -
         places: for every row, which of `different` is its own.
         different: the different sets of values by key.
     """
+    return {
+        key: tuple(sorted(_texts(values)))
+        for key, values in sorted(_counted(places, different).items())
+        if _objection(values, len(places)) is None
+    }
+
+
+def _counted(places: NDArray[np.int64], different: Sequence[Mapping[str, Any]]) -> dict[str, Counter[Any]]:
+    """By key, how many rows have each of its values."""
     counted: dict[str, Counter[Any]] = {}
     for values, count in zip(different, np.bincount(places, minlength=len(different)).tolist(), strict=True):
         for key, value in values.items():
             if value is not None and count:
                 counted.setdefault(key, Counter())[value] += count
-    usable = {}
-    for key, counter in sorted(counted.items()):
-        texts = tuple(sorted(value for value in counter if isinstance(value, str)))
-        mixed = 0 < len(texts) < len(counter)
-        if len(counter) > 1 and not mixed and len(texts) <= MAX_TEXTS and counter.total() >= MIN_SHARE * len(places):
-            usable[key] = texts
-    return usable
+    return counted
+
+
+def _texts(values: Counter[Any]) -> list[str]:
+    return [value for value in values if isinstance(value, str)]
+
+
+def _objection(values: Counter[Any], rows: int) -> str | None:
+    """Why a key with these values cannot be a feature; None: it can.
+
+    Args:
+        values: with how many rows have each.
+        rows: all of them.
+    """
+    texts = _texts(values)
+    if len(values) == 1:
+        return f"must have more than one value, it has {next(iter(values))!r} alone"
+    if 0 < len(texts) < len(values):
+        return f"must hold numbers alone or texts alone, it holds {len(values) - len(texts)} numbers and {min(texts)!r}"
+    if len(texts) > MAX_TEXTS:
+        return f"must hold at most {MAX_TEXTS} different texts, it holds {len(texts):,}"
+    if values.total() < MIN_SHARE * rows:
+        return f"must be in {MIN_SHARE:.0%} of the attempts, it is in {values.total():,} of {rows:,}"
+    return None

@@ -27,7 +27,7 @@ from leap_predictor.layered import Estimate, Layered
 from leap_predictor.settings_columns import Setting, SettingsEncoder, signed_logarithm
 from leap_training import conformal, variances
 from leap_training.cells import Cells, cells_of
-from leap_training.feature_set import feature_set
+from leap_training.feature_set import feature_set, objection_to_config_key
 from leap_training.model import NothingToFit, Predictions
 from leap_training.posterior import posterior
 from leap_training.repeats import repeat_noise
@@ -36,6 +36,10 @@ from leap_training.variances import Variances
 
 MIN_SHARE: Final = 0.5
 """A number of the architecture must be in so many of the rows: where it is missing, it counts as its mean."""
+
+
+class ConfigKeyError(ValueError):
+    """A configuration key that cannot be a feature; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +93,7 @@ def fit(rows: TrainingSet, catalogue: Catalogue, *, config_keys: Sequence[str] =
 
     Raises:
         NothingToFit: there are no rows.
-        ValueError: a configuration key cannot be a feature.
+        ConfigKeyError: a configuration key cannot be a feature.
     """
     if not len(rows):
         raise NothingToFit("the training set has no row in this window: widen it, or see what `leap dataset` left out")
@@ -157,14 +161,10 @@ def hardware_table(rows: TrainingSet, catalogue: Catalogue) -> HardwareTable:
 
 
 def _encoder(rows: TrainingSet, config_keys: tuple[str, ...], catalogue: Catalogue) -> SettingsEncoder:
-    found = feature_set(rows, ("configuration", "architecture"), config_keys=config_keys, catalogue=catalogue)
-    usable = {name.removeprefix(CONFIG_PREFIX) for name in found.names if name.startswith(CONFIG_PREFIX)}
     for key in config_keys:
-        if key not in usable:
-            raise ValueError(
-                f"configuration key {key!r} must hold numbers alone or at most 256 different texts alone, with more "
-                "than one value in the training window: leave it out"
-            )
+        if (objection := objection_to_config_key(rows, key)) is not None:
+            raise ConfigKeyError(objection)
+    found = feature_set(rows, ("configuration", "architecture"), config_keys=config_keys, catalogue=catalogue)
     columns = found.columns(rows)
     configuration = tuple(
         Setting(CONFIG_PREFIX + key, tuple(found.categories[CONFIG_PREFIX + key]))

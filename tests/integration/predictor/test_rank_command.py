@@ -41,7 +41,7 @@ def test_table_lists_the_best_first_and_the_dropped_below(run: Any, redis_client
     result = run("--candidates", "A100, H100,Warp9")
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert lines[0].split() == ["hardware", "samples/s", "cost/h", "score", "history"]
+    assert lines[0].split() == ["hardware", "samples/s", "80", "%", "of", "runs", "cost/h", "score", "history"]
     assert [line.split()[1] for line in lines[1:3]] == ["A100", "H100"]
     assert "family_scale_history" in lines[1]
     assert "Warp9: unknown hardware" in lines[3]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from leap_predictor.job import Job
 from leap_predictor.layered import Estimate
 from leap_predictor.layered_files import from_files, to_files
 from leap_predictor.manifest import SERVED_FEATURES, history_views
-from leap_training.layered import Fitted, LayeredRecipe, fit, with_settings
+from leap_training.layered import ConfigKeyError, Fitted, LayeredRecipe, fit, with_settings
 from leap_training.model import NothingToFit
 from leap_training.training_set import TrainingSet, read_training_set
 from small_training_set import rows, write
@@ -193,15 +194,23 @@ def test_configuration_that_decides_is_learned(tmp_path: Path) -> None:
     assert np.median(fast - slow) == pytest.approx(np.log(2), abs=0.15)
 
 
-@pytest.mark.parametrize("key", ["absent", "mixed", "constant", "name"])
-def test_configuration_key_that_cannot_be_a_feature_is_refused(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("absent", "has the configuration key 'absent', they have constant, mixed, name, rare"),
+        ("mixed", "key 'mixed' must hold numbers alone or texts alone, it holds 1 numbers and 'a'"),
+        ("constant", "key 'constant' must have more than one value, it has 1 alone"),
+        ("name", "key 'name' must hold at most 256 different texts, it holds 300"),
+        ("rare", "key 'rare' must be in 1% of the attempts, it is in 2 of 300"),
+    ],
+)
+def test_configuration_key_that_cannot_be_a_feature_is_refused(tmp_path: Path, key: str, why: str) -> None:
     given = rows(300)
     for number, row in enumerate(given):
-        row["config"] = msgspec.json.encode(
-            {"mixed": 1 if number % 2 else "a", "constant": 1, "name": f"run-{number}"}
-        ).decode()
+        config = {"mixed": 1 if number % 2 else "a", "constant": 1, "name": f"run-{number}"}
+        row["config"] = msgspec.json.encode(config | ({"rare": number} if number < 2 else {})).decode()
     training = read(tmp_path / "set.parquet", given)
-    with pytest.raises(ValueError, match=f"configuration key '{key}' must hold numbers alone or at most 256"):
+    with pytest.raises(ConfigKeyError, match=re.escape(why)):
         fit(training, CATALOGUE, config_keys=(key,))
 
 

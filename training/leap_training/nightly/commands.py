@@ -13,6 +13,7 @@ from leap_features import family
 from leap_features.explained import explained
 from leap_features.family_file import RulesError
 from leap_features.settings import Settings, SettingsError
+from leap_training.config_keys import config_keys_option
 from leap_training.nightly.lock import Locked
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     judge_days: int
     keep: int
     keep_bundles: int | None
+    config_keys: tuple[str, ...]
 
 
 REFUSED: Final = 3
@@ -42,6 +44,7 @@ BUSY: Final = 75
 )
 @click.option("--train-days", default=30, show_default=True, type=click.IntRange(1), help="Days to fit on.")
 @click.option("--judge-days", default=1, show_default=True, type=click.IntRange(1), help="Days to judge on.")
+@config_keys_option
 @click.option("--again", is_flag=True, help="Do the night from its beginning, also where it is done.")
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Nights whose data sets stay.")
 @click.option(
@@ -57,6 +60,7 @@ def nightly_command(
     night: datetime | None,
     train_days: int,
     judge_days: int,
+    config_keys: tuple[str, ...],
     again: bool,
     keep: int,
     keep_bundles: int | None,
@@ -79,7 +83,7 @@ def nightly_command(
     if chosen > today:
         raise click.UsageError(f"--night must not be after today ({today} UTC), got {chosen}")
     try:
-        record = _run(chosen, settings, again, Options(train_days, judge_days, keep, keep_bundles))
+        record = _run(chosen, settings, again, Options(train_days, judge_days, keep, keep_bundles, config_keys))
     except Locked as error:
         click.echo(f"Error: {error}", err=True)
         ctx.exit(BUSY)
@@ -126,7 +130,7 @@ def _do(night: date, settings: Settings, options: Options) -> NightRecord:
     windows = (options.train_days, options.judge_days)
     with explained(*(ArchiveError, HistoryError, FeatureRepoError, RulesError, PublishedMeanwhile, *model_step.ERRORS)):
         rules = family.load_rules(settings.family_rules)
-        plan = state.Plan(night, *windows, rules.version)
+        plan = state.Plan(night, *windows, rules.version, options.config_keys)
         directory = state.begin(root, plan)
         before = record.rows_before(root, night, *windows)
         outcome = Night(directory, plan, settings, rules, before, say, lambda: datetime.now(UTC)).run()

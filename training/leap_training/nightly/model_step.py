@@ -6,7 +6,7 @@ launcher reads it, and publishing is a copy of bytes, which comes to the same bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -17,12 +17,12 @@ from leap_features.settings import Settings
 from leap_predictor import bundle
 from leap_predictor.bundle import Bundle
 from leap_predictor.errors import BundleError
-from leap_training.layered import fit, with_settings
+from leap_training.layered import ConfigKeyError, fit, with_settings
 from leap_training.model import NotRun, Predictions
 from leap_training.publish import ServedDiffers, publish_model
 from leap_training.training_set import TrainingSet
 
-ERRORS: Final = (NotRun, ServedDiffers, BundleError)
+ERRORS: Final = (NotRun, ConfigKeyError, ServedDiffers, BundleError)
 """What can go wrong here and has a message for whoever runs the night."""
 
 
@@ -32,6 +32,7 @@ def stage(
     *,
     settings: Settings,
     rules: family.Rules,
+    config_keys: Sequence[str],
     before: datetime,
     set_aside: int,
     metrics: Mapping[str, float],
@@ -40,6 +41,7 @@ def stage(
     """Fit the model on `rows` and write it to `staging` as a bundle; return the bundle's id.
 
     Args:
+        config_keys: keys of the jobs' configuration that take part.
         before: rows recorded from then on are not among `rows`.
         set_aside: rows that could not be used.
         metrics: what is known of its accuracy.
@@ -47,10 +49,11 @@ def stage(
 
     Raises:
         NothingToFit: there are no rows.
+        ConfigKeyError: a configuration key cannot take part.
         ServedDiffers, BundleError: the bundle cannot be made.
     """
     return publish_model(
-        fit(rows, CATALOGUE),
+        fit(rows, CATALOGUE, config_keys=config_keys),
         rows,
         staging,
         catalogue=CATALOGUE,

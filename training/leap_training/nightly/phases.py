@@ -138,7 +138,8 @@ class Night:
             ArchiveError, HistoryError, FeatureRepoError, DatasetError: there is nothing to make a data set from.
             StateError: what is on disk cannot be read.
             PublishedMeanwhile: another model than the one compared with is the published one.
-            ServedDiffers, BundleError: the bundle cannot be made.
+            ConfigKeyError: a configuration key cannot take part.
+        ServedDiffers, BundleError: the bundle cannot be made.
         """
         self._seconds: dict[str, float] = {}
         dataset = self._phase("dataset", Written, self._dataset)
@@ -261,6 +262,7 @@ class Night:
             folder,
             settings=self.settings,
             rules=self.rules,
+            config_keys=self.plan.config_keys,
             before=before,
             set_aside=self._read.set_aside,
             metrics=known,

@@ -42,6 +42,8 @@ class Plan(msgspec.Struct, frozen=True):
     judge_days: int
     family_rule: str
     """Version of the family rules."""
+    config_keys: tuple[str, ...] = ()
+    """Keys of the jobs' configuration that take part in the model."""
 
     @property
     def cut(self) -> datetime:

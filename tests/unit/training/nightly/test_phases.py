@@ -35,6 +35,7 @@ def publish(root: Path, rows: TrainingSet, before: Any) -> str:
         bundles,
         settings=settings_in(root),
         rules=DEFAULT_RULES,
+        config_keys=(),
         before=before,
         set_aside=0,
         metrics={},
@@ -84,6 +85,23 @@ def test_what_is_published_knows_everything_before_the_cut_and_nothing_after(
     assert window.last_recorded_at == rows[-1]["recorded_at"]
     assert published.manifest.created_at == NOW
     assert published.manifest.metrics["judged_all_candidate_rows"] == outcome.judgement.rows
+
+
+def test_configuration_keys_take_part_in_the_candidate_and_in_what_is_published(
+    rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    directory = plant_dataset(tmp_path, rows, plan := msgspec.structs.replace(PLAN, config_keys=("layers",)))
+    run(tmp_path, directory, plan)
+    for bundles in (directory / "candidate", tmp_path / "bundles"):
+        assert "config__layers" in load(bundles).model.features
+
+
+def test_a_configuration_key_that_no_attempt_has_is_an_error_that_says_so(
+    rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    directory = plant_dataset(tmp_path, rows, plan := msgspec.structs.replace(PLAN, config_keys=("layer",)))
+    with pytest.raises(model_step.ERRORS, match="key 'layer', they have layers"):
+        run(tmp_path, directory, plan)
 
 
 def test_the_candidate_has_not_seen_the_judged_days(rows: list[dict[str, Any]], tmp_path: Path) -> None:
