@@ -72,6 +72,9 @@ ARCHITECTURE_FEATURES: Final[Mapping[str, str]] = {
 
 MAX_CONFIG_BYTES: Final = 16 * 1024 * 1024
 
+_ASKED_TO_STOP: Final = (KeyboardInterrupt, SystemExit)
+"""What ends a program on purpose. A panic of an extension in Rust (tokenizers, …) is another `BaseException`."""
+
 
 def from_module(
     module: object,
@@ -94,7 +97,9 @@ def from_module(
         known = from_config(own, sequence_length=sequence_length, image_size=image_size) if own is not None else {}
         found = {**known, **_given(sequence_length, image_size)}
         return _finished({**found, **model_module.numbers(module, found)})
-    except Exception:  # an object may do anything when it is asked; a launch must never fail for a summary
+    except _ASKED_TO_STOP:
+        raise
+    except BaseException:  # an object may do anything when it is asked; a launch must never fail for a summary
         return {}
 
 
@@ -112,7 +117,9 @@ def from_config(
         given = _given(sequence_length, image_size)
         mapping = _mapping(config)
         return _finished(model_config.numbers(mapping, given)) if mapping is not None else {}
-    except Exception:  # as above
+    except _ASKED_TO_STOP:
+        raise
+    except BaseException:  # as above
         return {}
 
 

@@ -128,7 +128,8 @@ class _Ridge:
         table = hardware_table(rows, catalogue)
         names = rows.columns["model_type"]
         inputs = _inputs(table, *_conditions(rows.columns, table, catalogue))
-        centres = np.append(0.0, np.nanmean(inputs[:, 1:], axis=0))
+        known = np.isfinite(inputs[:, 1:])  # of a column that is missing everywhere, the mean is any number
+        centres = np.append(0.0, np.where(known, inputs[:, 1:], 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
         inputs = np.nan_to_num(inputs - centres)
         weights = cell_weights(rows.columns)
         target = rows.log_throughput - TRAINERS_SLOPE * inputs[:, 1]

@@ -106,6 +106,8 @@ def write_dataset(
         chosen = Path(scratch) / "attempts.parquet"
         with archive_reader.connect(Path(scratch) / "spill") as connection:
             counts = _choose(connection, settings, chosen, rules, start, end)
+        if not counts.succeeded:
+            raise DatasetError("no attempt in the archive succeeded: there is nothing to learn throughput from")
         if not counts.rows:
             raise DatasetError(
                 f"no attempt is left of {counts.succeeded} succeeded ones: {counts.outside} were submitted outside the "

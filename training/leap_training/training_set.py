@@ -176,7 +176,8 @@ class ReadResult:
 
     rows: TrainingSet
     set_aside: int
-    """Rows without a finite throughput above 0, a trainer, a hardware type or a model type."""
+    """Rows without a finite throughput above 0, a trainer, a hardware type, a model type, or a name of the attempt or
+    its family."""
 
 
 def read_training_set(path: Path) -> ReadResult:
@@ -208,7 +209,7 @@ def read_training_set(path: Path) -> ReadResult:
     # The logarithm is the file's, the very value that history counts.
     log_throughput = numbers(columns, "log_throughput")
     good = (numbers(columns, "throughput") > 0) & ~np.isnan(log_throughput) & (numbers(columns, "trainer_count") >= 1)
-    for name in ("hardware_type", "model_type"):
+    for name in ("attempt_id", "job_family", "hardware_type", "model_type"):
         good &= np.array([value is not None for value in columns[name].tolist()], dtype=np.bool_)
     config, architecture = columns.pop("config"), columns.pop("architecture")
     del columns["throughput"], columns["log_throughput"]

@@ -192,8 +192,7 @@ class Pairs:
                 *(blocks[name] for name in _SHARED),
                 *(blocks[name] * same_type for name in _BY_TYPE),
                 *(term * same_family for term in family_terms(family)),
-            ],
-            dtype=np.float32,
+            ]
         )
         surplus = cells.value - basis.offset(cells.hardware, cells.log_trainers)
         self._values = surplus - np.median(surplus)
@@ -203,7 +202,7 @@ class Pairs:
     def loss(self, logarithms: Floats) -> tuple[float, Floats]:
         """Negative logarithm of the posterior density of the variances, and its gradient."""
         weights, noise = np.exp(logarithms[:-1]), float(np.exp(logarithms[-1]))
-        matrix = np.tensordot(weights.astype(np.float32), self._matrices, 1).astype(np.float64)
+        matrix = np.tensordot(weights, self._matrices, 1)
         matrix[np.diag_indices_from(matrix)] += noise / self._runs + JITTER
         try:
             lower = np.linalg.cholesky(matrix)
@@ -212,7 +211,7 @@ class Pairs:
         inverse = np.linalg.inv(matrix)
         solved = inverse @ self._values
         likelihood = 0.5 * self._values @ solved + np.log(np.diag(lower)).sum()
-        outer = (inverse - np.outer(solved, solved)).astype(np.float32)
+        outer = inverse - np.outer(solved, solved)
         slopes = 0.5 * weights * np.tensordot(self._matrices, outer, ((1, 2), (0, 1)))
         slope = 0.5 * noise * float((np.diag(outer) / self._runs).sum())
         away = (logarithms - packed(USUAL)) / PRIOR_SPREAD

@@ -22,7 +22,7 @@ MAX_MODULES: Final = 200_000
 MAX_DEPTH: Final = 200
 """Modules within modules, likewise."""
 MAX_TENSORS: Final = 10_000
-"""Of one module itself."""
+"""Of one module itself, likewise."""
 
 ATTENTION: Final = re.compile(r"(attention|attn)(?!.*(output|projection)$)|mha$", re.IGNORECASE)
 STATE_SPACE: Final = re.compile(r"mamba|^s[46]d?$|ssm", re.IGNORECASE)
@@ -115,7 +115,7 @@ def numbers(module: object, given: Mapping[str, float]) -> dict[str, float]:
 
 
 def _walk(root: object) -> list[_Node] | None:
-    """All modules, each before those in it; None: too many."""
+    """All modules, each before those in it; None: too many, or too many tensors in one."""
     nodes: list[_Node] = []
     seen: set[int] = set()
     shared: set[int] = set()
@@ -132,11 +132,15 @@ def _walk(root: object) -> list[_Node] | None:
         if node.parent is not None:
             node.parent.children.append(node)
         inner = _items(node.module, "named_children", MAX_MODULES)
+        if len(nodes) + len(waiting) + len(inner) > MAX_MODULES:  # told before they are held: children may have no end
+            return None
         waiting += [
             _Node(child, str(name), node, depth=node.depth + 1) for name, child in reversed(inner) if child is not None
         ]
         node.classes = _class_names(node.module)
-        parameters = [each for _, each in _items(node.module, "named_parameters", MAX_TENSORS, recurse=False)]
+        parameters = [each for _, each in _items(node.module, "named_parameters", MAX_TENSORS + 1, recurse=False)]
+        if len(parameters) > MAX_TENSORS:
+            return None
         node.empty = not parameters
         node.tensors = [_tensor(each) for each in parameters if id(each) not in shared]
         shared |= set(map(id, parameters))

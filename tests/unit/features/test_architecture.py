@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +322,51 @@ def test_odd_module_hides_nothing_but_itself() -> None:
             return [("broken", Broken()), ("hostile", Hostile()), ("good", Linear(4, 8))]
 
     assert from_module(Whole())["parameters"] == 32
+
+
+class Endless(Module):
+    """More modules than there are, in breadth and in depth."""
+
+    def named_children(self) -> Any:
+        return (("child", Endless()) for _ in count())
+
+
+class Overfull(Module):
+    """More parameters than one module has."""
+
+    def named_parameters(self, *, recurse: bool = True) -> Any:
+        return (("weight", Parameter(2, 3)) for _ in count())
+
+
+@pytest.mark.parametrize("kind", [Endless, Overfull])
+def test_modules_without_end_say_nothing_rather_than_half(kind: type[Module]) -> None:
+    assert from_module(kind()) == {}
+
+
+class Panic(BaseException):
+    """As `pyo3_runtime.PanicException`, which extensions in Rust raise."""
+
+
+def test_a_panic_of_an_extension_never_reaches_the_launch() -> None:
+    class Panicking(Module):
+        def __getattr__(self, name: str) -> Any:
+            raise Panic(name)
+
+    class Configuration(dict[str, Any]):
+        def get(self, *_name: Any) -> Any:
+            raise Panic
+
+    assert from_module(Panicking()) == {}
+    assert from_config(Configuration(hidden_size=64)) == {}
+
+
+def test_who_ends_the_program_is_not_held_up() -> None:
+    class Interrupted(Module):
+        def __getattr__(self, name: str) -> Any:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        from_module(Interrupted())
 
 
 def test_families_without_a_formula_are_not_published_ones() -> None:

@@ -189,3 +189,11 @@ def test_configurations_are_those_of_their_rows(tmp_path: Path) -> None:
     assert training.configs() == [even, odd, even, odd, even]
     places, different = training.distinct_configs()
     assert [different[place] for place in places] == training.configs()
+
+
+@pytest.mark.parametrize("column", ["attempt_id", "job_family", "hardware_type", "model_type"])
+def test_rows_without_a_name_are_set_aside(tmp_path: Path, column: str) -> None:
+    given = rows(20)
+    given[7][column] = None
+    read = read_training_set(write(tmp_path / "set.parquet", given))
+    assert (len(read.rows), read.set_aside) == (19, 1)

@@ -118,15 +118,17 @@ def evaluate_command(
     path = data or dataset
     if path is None or (data is not None and dataset is not None):
         raise click.UsageError("name one data set: leap evaluate DATASET, or --data FILE")
-    if start is not None and by is not None:
-        raise click.UsageError("--from is one window and --by are many: give one of the two")
-    names = _listed(models, RECIPES, "model") if models else [DEFAULT, "backoff_last"] if start else list(RECIPES)
+    _refuse_unused(start, by, windows, first)
+    usual = [DEFAULT, "backoff_last"] if start else list(RECIPES)
+    names = usual if models is None else _listed(models, RECIPES, "model")
     histories = _listed(history, MODES, "history")
     if "live" not in histories:
         raise click.UsageError("--history must have live in it: slices, intervals and differences are of it")
     if (ablations or importance) and "leap" not in names:
         raise click.UsageError("--ablations and --importance are of `leap`: have it among --models")
     with explained(ValueError, OSError, ArchiveError, FeatureRepoError, HistoryError):
+        if out is not None:
+            written.begin(out)  # hours of fits should not end at a directory that cannot be written
         rows = judged_data.read(path, mapping_path, Settings.from_env(), _say)
         rows, chosen = _windows(rows, start, by or "day", windows, first, min_train, train_days)
         outcome = judge(
@@ -158,6 +160,20 @@ def evaluate_command(
         return
     for line in table.lines(outcome.judged):
         click.echo(line)
+
+
+def _refuse_unused(start: datetime | None, by: str | None, windows: int | None, first: str | None) -> None:
+    """Refuse an option that the kind of windows has no use for, rather than judge something else than was asked.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    if start is not None and by is not None:
+        raise click.UsageError("--from is one window and --by are many: give one of the two")
+    if start is not None and windows is not None:
+        raise click.UsageError("--from is one window, so it has no --windows: leave out one of the two")
+    if first is not None and by in (None, "day"):
+        raise click.UsageError("--from-window names a value of a key: give the key with --by; by day, --windows N")
 
 
 def _windows(

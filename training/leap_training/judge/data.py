@@ -18,7 +18,7 @@ from leap_features.settings import Settings
 from leap_training.dataset import write_dataset
 from leap_training.imports import import_runs
 from leap_training.past_runs import Rejects, past_runs, reading_of
-from leap_training.tables import Table
+from leap_training.tables import Table, TableError
 from leap_training.training_set import TrainingSet, read_training_set
 
 MARK: Final = history_column(FAMILY.view, "last")
@@ -42,7 +42,8 @@ def read(path: Path, mapping: Path | None, settings: Settings, say: Callable[[st
         found = read_training_set(path)
         if found.set_aside:
             say(
-                f"set aside {found.set_aside:,} rows without a usable throughput, trainer count, hardware or model type"
+                f"set aside {found.set_aside:,} rows without a usable throughput, trainer count, hardware or model "
+                "type, or without the name of the attempt or its family"
             )
         return found.rows
     with tempfile.TemporaryDirectory(prefix="leap-judge-") as directory:
@@ -62,6 +63,12 @@ def _from_table(
         )
     if rejects.total:
         say(f"{rejects.total:,} rows set aside, the first: {rejects.first[0]}")
+    if not made.added:
+        aside = f"{rejects.total:,} rows were set aside" if rejects.total else "it has no rows"
+        raise TableError(
+            f"{path} holds no run to judge by, {aside}: "
+            + ("check the mapping" if mapping else "say by --mapping which column is what, or see docs/events.md")
+        )
     say(f"{made.added:,} runs; building history")
     written = write_dataset(own, directory / "training.parquet", rules=rules, say=say)
     say(f"{written.rows:,} attempts succeeded and have a history as of their submission")

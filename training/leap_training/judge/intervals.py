@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from leap_features.levels import BACKOFF
+
+WIDEST: Final = 50.0
+"""Half-widths of a logarithm from here on are as wide as anything, and e to their power is still a number."""
 
 
 class Coverage(msgspec.Struct, frozen=True):
@@ -37,7 +42,7 @@ def coverage(
     for name, chosen in of_level.items():
         if chosen.any():
             inside = (measured >= low) & (measured <= high)
-            half = np.expm1((high[chosen] - low[chosen]) / 2)
+            half = np.expm1(np.minimum((high[chosen] - low[chosen]) / 2, WIDEST))
             covered = 100.0 * float(inside[chosen].mean())
             result.append(Coverage(name, int(chosen.sum()), covered, 100.0 * float(np.median(half))))
     return result

@@ -75,7 +75,7 @@ def check_history(rows: TrainingSet, runs: RecordedRuns) -> None:
     History may know runs that are not in the data set (before its begin); what the data set does hold, it may know only
     once it was recorded. So four things are held against the runs themselves, for every level:
 
-    1. the latest run did not complete after the submission;
+    1. the latest run did not complete after the submission; where no run is counted, nothing is said of any;
     2. the run that `last` and `last_seen` name was recorded by then;
     3. where `count` is the number of runs recorded by then, the other features are those of these runs;
     4. runs beyond these, which must then be from outside the data set, are still known at every later submission.
@@ -97,14 +97,21 @@ def check_history(rows: TrainingSet, runs: RecordedRuns) -> None:
 
 
 def _check_last_seen(rows: TrainingSet, level: Level, given: dict[str, Any]) -> None:
+    """The latest run had completed, and is there where runs are counted; where none are, nothing is said of any."""
     ahead = np.flatnonzero(given["last_seen"] > rows.submitted_at_us + CLOCK_ALLOWANCE_US)
     if len(ahead):
         row = ahead[0]
         _refuse(rows, level, "last_seen", ahead, f"names a run that completed at {_time(given['last_seen'][row])}")
-    headless = np.flatnonzero((given["count"] > 0) & np.isnan(given["last"]))
+    counted = given["count"] > 0
+    headless = np.flatnonzero(counted & (np.isnan(given["last"]) | np.isnan(given["last_seen"])))
     if len(headless):
         row = headless[0]
         _refuse(rows, level, "count", headless, f"counts {given['count'][row]:.0f} runs where there is no latest run")
+    # First runs are what a model is judged by, and nothing below looks at a row that counts no runs.
+    for name in RECOMPUTED:
+        told = np.flatnonzero(~counted & ~_missing(given[name]))
+        if name != "count" and len(told):
+            _refuse(rows, level, name, told, f"is {_shown(given[name][told[0]])} where no run is counted")
 
 
 def _check_latest_run(
@@ -152,7 +159,8 @@ def _check_beyond(
     # The least of all later rows of the key, row by row: a running minimum from the end.
     order = np.lexsort((rows.submitted_at_us, key))[::-1]
     later = pd.Series(most[order]).groupby(key[order], sort=False).cummin().to_numpy()
-    ahead = order[(beyond[order] > later) & (key[order] >= 0)]
+    # A row that knows no more than was recorded knows no future; that later rows lack runs is no leak of its.
+    ahead = order[(beyond[order] > np.maximum(later, 0.0)) & (key[order] >= 0)]
     if len(ahead):
         row = int(ahead.min())
         _refuse(
@@ -168,6 +176,11 @@ def _check_beyond(
 def _given(rows: TrainingSet, level: Level, name: str) -> NDArray[Any]:
     column = history_column(level.view, name)
     return rows.columns[column] if name == "last_hardware_type" else numbers(rows.columns, column)
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    missing: NDArray[np.bool_] = pd.isna(values)
+    return missing
 
 
 def _near(given: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:

@@ -101,8 +101,10 @@ def picks(candidates: Candidates, log_throughput: NDArray[np.float64]) -> NDArra
     """Per job the place of the model's top pick, from what it said of every question (NaN: nothing)."""
     predicted = np.full(candidates.value.shape, -np.inf)
     eligible = ~np.isnan(candidates.value)
+    # A type without a cost is eligible for no job, and its logarithm must not reach those that are.
+    log_cost = np.log(np.where(candidates.hourly > 0, candidates.hourly, 1.0))
     predicted[eligible] = np.where(np.isnan(log_throughput), -np.inf, log_throughput)
-    predicted -= np.log(candidates.hourly)
+    predicted -= log_cost
     top = predicted.argmax(axis=1)
     answered = np.isfinite(predicted.max(axis=1))
     return np.where(answered, top, candidates.used)

@@ -148,4 +148,6 @@ def _span(low: float | None, high: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if abs(value) < 1e6 else f"{value:.0e}"

@@ -68,9 +68,16 @@ def read_costs(path: Path) -> dict[str, float]:
         TruthError: the file has no costs.
     """
     try:
-        return {one.name: one.hourly_cost_usd for one in msgspec.json.decode(path.read_bytes(), type=_Fleet).hardware}
+        hardware = msgspec.json.decode(path.read_bytes(), type=_Fleet).hardware
     except (OSError, msgspec.DecodeError) as error:
         raise TruthError(f"{path} must be a fleet.json with hardware of name and hourly_cost_usd: {error}") from None
+    for one in hardware:
+        if not one.hourly_cost_usd > 0:
+            raise TruthError(
+                f"{path}: hourly_cost_usd of {one.name} must be above 0, got {one.hourly_cost_usd:g}: leave out types "
+                "without a cost"
+            )
+    return {one.name: one.hourly_cost_usd for one in hardware}
 
 
 def catalogue_costs(catalogue: Catalogue) -> Mapping[str, float]:

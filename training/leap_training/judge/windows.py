@@ -19,6 +19,10 @@ from leap_training.training_set import TrainingSet
 
 NIGHTS: Final = 30
 TRAIN_DAYS: Final = 30
+MAX_TRAIN_DAYS: Final = 100_000
+"""Longer than there have been computers: more is a slip."""
+MAX_NAMED: Final = 10
+"""Of windows in a message."""
 MIN_EARLIER: Final = 2
 """By a key, the first two windows are fitted on and not scored: before them there is too little to learn from."""
 
@@ -50,7 +54,7 @@ def by_day(rows: TrainingSet, *, windows: int | None = None, train_days: float |
         WindowError: no day can be scored.
     """
     submitted = rows.submitted_at_us // MICROSECONDS_PER_DAY
-    length = round((TRAIN_DAYS if train_days is None else train_days) * MICROSECONDS_PER_DAY)
+    length = _microseconds(TRAIN_DAYS if train_days is None else train_days)
     found: list[Window] = []
     for day in np.unique(submitted)[::-1].tolist():
         if len(found) == (NIGHTS if windows is None else windows):
@@ -89,27 +93,35 @@ def by_key(
         WindowError: there are no such windows.
     """
     values, names = _named(rows, key)
-    begins = {name: int(rows.submitted_at_us[values == place].min()) for place, name in enumerate(names)}
+    first_at = np.full(len(names), np.iinfo(np.int64).max)
+    np.minimum.at(first_at, values[values >= 0], rows.submitted_at_us[values >= 0])
+    begins = dict(zip(names, first_at.tolist(), strict=True))
     ordered = sorted(names, key=lambda name: (begins[name], name))
     if first is not None:
         if first not in begins:
-            raise WindowError(f"no window is called {first!r}; there are {', '.join(ordered)}")
+            raise WindowError(f"no window is called {first!r}; there are {_some(ordered)}")
         chosen = ordered[ordered.index(first) :]
     else:
         chosen = ordered[min_earlier:]
     if windows is not None:
         chosen = chosen[-windows:]
-    length = None if train_days is None else round(train_days * MICROSECONDS_PER_DAY)
+    length = None if train_days is None else _microseconds(train_days)
     found = []
     for name in chosen:
         cut = begins[name]
         train = _recorded(rows, None if length is None else cut - length, cut)
         if len(train):
             found.append(Window(name, cut, train, np.flatnonzero(values == names.index(name))))
+    if not chosen:
+        raise WindowError(
+            f"by {key!r} there are {len(ordered)} windows ({_some(ordered)}), of which none is left to score "
+            f"after {min_earlier} to train on: lower --min-train, or name the first with --from-window"
+        )
     if not found:
         raise WindowError(
-            f"by {key!r} there are {len(ordered)} windows ({', '.join(ordered[:10])}), of which none is left to score "
-            f"after {min_earlier} to train on: lower --min-train, or name the first with --from-window"
+            f"by {key!r} no attempt to train on was recorded before any of the windows {_some(chosen)} began"
+            f"{'' if length is None else ', within --train-days'}: judge by a key whose values follow one another, or "
+            "by day"
         )
     return found
 
@@ -134,7 +146,7 @@ def since(rows: TrainingSet, cut_us: int, *, train_days: float | None = None) ->
     Raises:
         WindowError: nothing was recorded before it, or nothing submitted from it on.
     """
-    begin = None if train_days is None else cut_us - round(train_days * MICROSECONDS_PER_DAY)
+    begin = None if train_days is None else cut_us - _microseconds(train_days)
     at = from_us(cut_us).isoformat()
     train, scored = _recorded(rows, begin, cut_us), np.flatnonzero(rows.submitted_at_us >= cut_us)
     if not len(train):
@@ -142,6 +154,23 @@ def since(rows: TrainingSet, cut_us: int, *, train_days: float | None = None) ->
     if not len(scored):
         raise WindowError(f"no attempt submitted at or after {at}: nothing to judge")
     return [Window(at, cut_us, train, scored)]
+
+
+def _some(names: list[str]) -> str:
+    """The first names of a list that may be long."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _microseconds(train_days: float) -> int:
+    """A length of so many days.
+
+    Raises:
+        WindowError: it is none that a calendar holds.
+    """
+    if not 0 < train_days <= MAX_TRAIN_DAYS:
+        raise WindowError(f"a training window must be above 0 and at most {MAX_TRAIN_DAYS:,} days, got {train_days:g}")
+    return round(train_days * MICROSECONDS_PER_DAY)
 
 
 def _recorded(rows: TrainingSet, begin_us: int | None, end_us: int) -> NDArray[np.int64]:
@@ -164,7 +193,12 @@ def _named(rows: TrainingSet, key: str) -> tuple[NDArray[np.int64], list[str]]:
         values[row] = places.setdefault(str(value), len(places))
     if not places:
         raise WindowError(
-            f"no job has {key!r} in its configuration; there are {', '.join(sorted(known)) or 'no keys at all'}: "
-            "judge by one of these, by day, or map the column into [config]"
+            f"no job has {key!r} in its configuration; "
+            + (
+                f"there are {', '.join(sorted(known))}: judge by one of these, by day,"
+                if known
+                else "no job has any key: judge by day,"
+            )
+            + " or map the column into [config]"
         )
     return values, list(places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +20,23 @@ ROWS: Final = "rows.parquet"
 PREDICTIONS: Final = "predictions.parquet"
 
 
+def begin(directory: Path) -> None:
+    """Make `directory` if need be, and find out whether files can be written there.
+
+    Raises:
+        OSError: they cannot.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory):
+        pass
+
+
 def write(outcome: Outcome, directory: Path) -> None:
     """Write `judged.json`, `rows.parquet` and `predictions.parquet` into `directory`, which is made if need be.
 
     The document comes last: where it is, the rest is whole.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    begin(directory)
     (directory / JUDGED).unlink(missing_ok=True)
     parquet_files.write(_rows(outcome), directory / ROWS)
     parquet_files.write(_predictions(outcome.pooled), directory / PREDICTIONS)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from leap_features.archive_reader import connect, file_literal
 from leap_training.judge_page.counted import Measured, count_rows, one_row
-from leap_training.judge_page.verdict import MEND, JudgedError, Verdict, read_verdict
+from leap_training.judge_page.verdict import HISTORIES, MEND, JudgedError, Verdict, read_verdict
 from leap_training.judge_page.wording import REFERENCES
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def read(directory: Path, references: Collection[str] = REFERENCES) -> Judged:
 
     with tempfile.TemporaryDirectory(prefix="leap-report-") as spill, connect(spill) as connection:
         try:
-            _open(connection, directory)
+            _open(connection, directory, verdict)
             measured = count_rows(connection, verdict, references)
         except duckdb.Error as error:
             raise JudgedError(f"{directory}: {ROWS} and {PREDICTIONS} cannot be read: {error}; {MEND}") from None
@@ -105,7 +105,7 @@ def _holds(held: pa.DataType, kind: str) -> bool:
     return bool(pa.types.is_floating(held) if kind == "number" else pa.types.is_boolean(held))
 
 
-def _open(connection: duckdb.DuckDBPyConnection, directory: Path) -> None:
+def _open(connection: duckdb.DuckDBPyConnection, directory: Path, verdict: Verdict) -> None:
     """Make the views `rows` and `predictions`, and refuse what does not go together."""
     for table, name in (("rows", ROWS), ("predictions", PREDICTIONS)):
         columns = ", ".join(f'"{column}"::{_SQL_TYPES[kind]} AS "{column}"' for column, kind in NEEDED[name].items())
@@ -144,4 +144,15 @@ def _open(connection: duckdb.DuckDBPyConnection, directory: Path) -> None:
         raise JudgedError(
             f"{directory / PREDICTIONS} must hold one prediction of each of the {rows:,} rows for each model "
             f"and history, and has {number:,} of {model} with {kept} history; {MEND}"
+        )
+    scored = {
+        found["all"].rows
+        for model in verdict.models.values()
+        for history in HISTORIES
+        if "all" in (found := model.under(history))
+    }
+    if scored - {rows}:
+        raise JudgedError(
+            f"{directory / ROWS} must hold the {max(scored - {rows}):,} rows that {JUDGED} has figures of, and holds "
+            f"{rows:,}: the two files are not of one run; {MEND}"
         )

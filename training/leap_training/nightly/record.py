@@ -38,6 +38,7 @@ from leap_features import parquet_files
 from leap_features.durable import sync
 from leap_training.judge.figures import Figures
 from leap_training.nightly.comparison import ALL, BACKOFF_LAST, CANDIDATE, FIRST_IN_CELL, PUBLISHED, SliceFigures
+from leap_training.nightly.state import StateError, dates_named
 
 if TYPE_CHECKING:
     from leap_training.nightly.phases import Outcome
@@ -119,9 +120,13 @@ def write(root: Path, outcome: Outcome, now: datetime) -> NightRecord:
 
 
 def find(root: Path, night: date) -> NightRecord | None:
-    """What `night` came to; None: it is not done."""
+    """What `night` came to; None: it is not done.
+
+    Raises:
+        StateError: its file cannot be read.
+    """
     path = _path(root, night)
-    return _record(parquet_files.read(path).to_pylist()) if path.exists() else None
+    return _read(path) if path.exists() else None
 
 
 def forget(root: Path, night: date) -> None:
@@ -130,20 +135,39 @@ def forget(root: Path, night: date) -> None:
 
 
 def all_nights(root: Path) -> list[NightRecord]:
-    """What every night came to, earliest first."""
-    return [
-        _record(parquet_files.read(path).to_pylist()) for path in sorted((root / NIGHTS).glob("????-??-??.parquet"))
-    ]
+    """What every night came to, earliest first.
+
+    Raises:
+        StateError: the file of one cannot be read.
+    """
+    return [_read(_path(root, night)) for night in _nights(root)]
 
 
 def rows_before(root: Path, night: date, train_days: int, judge_days: int) -> int | None:
     """Rows in the data set of the latest night before `night` with the same windows; None: there is none."""
-    earlier = [
-        found.dataset_rows
-        for found in all_nights(root)
-        if found.night < night and (found.train_days, found.judge_days) == (train_days, judge_days)
-    ]
-    return earlier[-1] if earlier else None
+    for earlier in reversed([each for each in _nights(root) if each < night]):
+        try:
+            found = _read(_path(root, earlier))
+        except StateError:  # `--list` names it; tonight can do with the night before it
+            continue
+        if (found.train_days, found.judge_days) == (train_days, judge_days):
+            return found.dataset_rows
+    return None
+
+
+def _nights(root: Path) -> list[date]:
+    """The nights that are done, earliest first."""
+    return dates_named(path.stem for path in (root / NIGHTS).glob("*.parquet"))
+
+
+def _read(path: Path) -> NightRecord:
+    try:
+        return _record(parquet_files.read(path).to_pylist())
+    except (OSError, pa.ArrowException, msgspec.ValidationError, LookupError) as error:
+        raise StateError(
+            f"{path} holds no figures of a night ({error}): remove it, or do its night again with --night "
+            f"{path.stem} --again"
+        ) from None
 
 
 def _path(root: Path, night: date) -> Path:

@@ -13,7 +13,7 @@ phase that was killed is done again from an empty folder.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -153,7 +153,20 @@ def remove_aside(root: Path) -> None:
 
 def begun_nights(root: Path) -> list[date]:
     """The nights that have a folder, earliest first."""
-    return sorted(date.fromisoformat(path.name) for path in (root / RUNS).glob("????-??-??") if path.is_dir())
+    return dates_named(path.name for path in (root / RUNS).glob("*") if path.is_dir())
+
+
+def dates_named(names: Iterable[str]) -> list[date]:
+    """The days that `names` are of, as `date.isoformat` writes them, earliest first; other names are nobody's night."""
+    found = []
+    for name in names:
+        try:
+            day = date.fromisoformat(name)
+        except ValueError:
+            continue
+        if day.isoformat() == name:
+            found.append(day)
+    return sorted(found)
 
 
 def _decode(path: Path, kind: type[Result]) -> Result:

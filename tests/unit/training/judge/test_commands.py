@@ -72,6 +72,10 @@ def test_days_are_the_default_and_the_directory_is_written(dataset: Path, tmp_pa
         ((), "name one data set"),
         (("{dataset}", "--data", "{dataset}"), "name one data set"),
         (("{dataset}", "--from", "2026-01-05T00:00:00Z", "--by", "day"), "give one of the two"),
+        (("{dataset}", "--from", "2026-01-05T00:00:00Z", "--windows", "2"), "it has no --windows"),
+        (("{dataset}", "--from-window", "r2"), "give the key with --by"),
+        (("{dataset}", *QUICK, "--train-days", "inf"), "at most 100,000 days, got inf"),
+        (("{dataset}", "--models", ""), "name at least one model"),
         (("{dataset}", "--models", "oracle"), "there is no model 'oracle'; there are "),
         (("{dataset}", "--models", ","), "name at least one model"),
         (("{dataset}", "--history", "live,weekly"), "there is no history 'weekly'"),
@@ -111,3 +115,22 @@ def test_a_table_where_there_is_no_feature_repository_is_explained(
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code == 1
     assert "set LEAP_FEATURE_REPO to the folder that holds feature_store.yaml" in result.stderr
+
+
+def test_a_directory_that_cannot_be_written_is_found_before_anything_is_fitted(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = evaluate(dataset, *QUICK, "--out", tmp_path / "file" / "judged")
+    assert result.exit_code == 1
+    assert "Not a directory" in result.output
+    assert "fitted" not in result.output
+
+
+@pytest.mark.parametrize(("runs", "said"), [(0, "it has no rows"), (3, "3 rows were set aside")])
+def test_a_table_without_a_run_is_explained_before_anything_is_built(tmp_path: Path, runs: int, said: str) -> None:
+    table = tmp_path / "runs.jsonl"
+    rows = [json.loads(encode(event(f"a{minute}", minute))) | {"throughput": -1.0} for minute in range(runs)]
+    table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    result = evaluate("--data", table, *QUICK)
+    assert result.exit_code == 1
+    assert f"runs.jsonl holds no run to judge by, {said}: say by --mapping" in result.output
+    assert "history" not in result.output

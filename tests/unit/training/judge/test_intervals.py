@@ -23,3 +23,9 @@ def test_coverage_and_width_overall_and_by_the_level_that_answered() -> None:
 
 def test_a_model_without_levels_has_coverage_overall() -> None:
     assert [each.level for each in coverage(np.zeros(2), np.zeros(2), np.ones(2), None)] == ["all"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_interval_over_all_orders_of_magnitude_has_a_finite_width() -> None:
+    (found,) = coverage(np.zeros(1), np.full(1, -2000.0), np.full(1, 2000.0), None)
+    assert (found.covered, np.isfinite(found.median_half_width)) == (100.0, True)

@@ -150,3 +150,23 @@ def test_the_judge_refuses_what_leaks() -> None:
     inside = [Window("inside", CUT, np.arange(len(ROWS)), np.flatnonzero(ROWS.submitted_at_us >= CUT))]
     with pytest.raises(Leak, match="column 'recorded_at'"):
         judge(ROWS, inside, recipes, CATALOGUE, default="backoff_last", by="day")
+
+
+@pytest.mark.parametrize("feature", [name for name in RECOMPUTED if name != "count"])
+def test_what_a_first_run_cannot_know_is_found_where_its_count_says_nothing_of_it(feature: str) -> None:
+    cold = ~(ROWS.columns["family_scale_history__count"] > 0)
+    known = RUNS.as_known(ROWS, FUTURES["everything"])
+    column = f"family_scale_history__{feature}"
+    leaky = np.where(cold, known.columns[column], ROWS.columns[column])
+    with pytest.raises(Leak, match=rf"column 'family_scale_history__{feature}' knows the future"):
+        check(replace(ROWS, columns={**ROWS.columns, column: leaky}))
+
+
+def test_a_row_that_lacks_history_is_no_leak_of_the_rows_before_it() -> None:
+    """Rows whose history was lost are worse off than the judge assumes; nobody knows the future."""
+    late = ROWS.submitted_at_us > START_US + 6 * DAY_US
+    columns = dict(ROWS.columns)
+    for name, values in columns.items():
+        if "_history__" in name:
+            columns[name] = np.where(late, None if values.dtype == object else np.nan, values)
+    check(replace(ROWS, columns=columns))

@@ -110,3 +110,19 @@ def test_files_that_are_no_truth_and_no_costs_are_named(tmp_path: Path) -> None:
     costs.write_text("{}")
     with pytest.raises(TruthError, match="must be a fleet"):
         read_costs(costs)
+
+
+def test_a_type_without_a_cost_changes_no_pick_of_the_others() -> None:
+    jobs = candidates_of(TRUTH, np.arange(4), USED, HOURS, {"A30": 2.0, "L4": 1.0}, seed=1)
+    row, hardware_types = jobs.asked()
+    pick = picks(jobs, TRUTH.log_expected(row, hardware_types))
+    # Per dollar: 50 and 60, 50 and 40. Where the two jobs ran is A30 and L4.
+    assert [jobs.hardware_types[place] for place in pick] == ["L4", "A30"]
+
+
+@pytest.mark.parametrize("cost", [0.0, -1.0])
+def test_a_cost_that_is_none_is_named(tmp_path: Path, cost: float) -> None:
+    costs = tmp_path / "fleet.json"
+    costs.write_text(json.dumps({"hardware": [{"name": "L4", "hourly_cost_usd": cost}]}))
+    with pytest.raises(TruthError, match="hourly_cost_usd of L4 must be above 0, got"):
+        read_costs(costs)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from leap_training.judge.windows import Window, WindowError, by_day, by_key, since, without_key
@@ -103,3 +105,36 @@ def test_one_window_since_an_instant() -> None:
         since(rows, START_US)
     with pytest.raises(WindowError, match="no attempt submitted at or after 2026-01-11"):
         since(rows, START_US + 10 * DAY_US)
+
+
+@pytest.mark.parametrize("days", [math.inf, math.nan, 1e300, 0.0, -1.0])
+def test_a_training_window_that_no_calendar_holds_is_refused(days: float) -> None:
+    with pytest.raises(WindowError, match="must be above 0 and at most 100,000 days, got"):
+        by_day(daily(2), train_days=days)
+    with pytest.raises(WindowError, match="must be above 0"):
+        by_key(rounds(), "round", train_days=days)
+    with pytest.raises(WindowError, match="must be above 0"):
+        since(daily(2), START_US + DAY_US, train_days=days)
+
+
+def test_windows_that_all_begin_before_anything_is_recorded_are_told_from_too_few_windows() -> None:
+    runs = [
+        RunRow(f"{name}{at}", submitted=at / 10, completed=5 + at, config=f'{{"team":"{name}"}}')
+        for name in ("a", "b", "c", "d")
+        for at in range(3)
+    ]
+    with pytest.raises(WindowError, match="no attempt to train on was recorded before any of the windows c, d began"):
+        by_key(training_set(runs), "team")
+    with pytest.raises(WindowError, match="none is left to score after 9 to train on"):
+        by_key(training_set(runs), "team", min_earlier=9)
+
+
+def test_of_many_windows_a_message_names_the_first() -> None:
+    runs = [RunRow(f"{at}", submitted=at, completed=at + 0.5, config=f'{{"job":"{at:03}"}}') for at in range(300)]
+    with pytest.raises(WindowError, match=r"no window is called 'x'; there are 000, .*, 009 and 290 more$"):
+        by_key(training_set(runs), "job", first="x")
+
+
+def test_jobs_without_any_key_are_judged_by_day() -> None:
+    with pytest.raises(WindowError, match="no job has any key: judge by day, or map the column into"):
+        by_key(daily(2), "round")

@@ -339,3 +339,13 @@ def test_what_is_wrong_with_a_directory_is_said(tmp_path: Path, spoil: Spoil, sa
 def test_what_is_no_directory_is_said(tmp_path: Path) -> None:
     with pytest.raises(JudgedError, match=r"nowhere must be a directory of the judge; `leap evaluate --out` writes it"):
         read(tmp_path / "nowhere")
+
+
+def test_figures_of_other_rows_are_refused(judged: tuple[Fleet, Path]) -> None:
+    _, directory = judged
+    other = fleet(500)
+    (directory / "judged.json").write_text(json.dumps(other.judged), encoding="utf-8")
+    with pytest.raises(
+        JudgedError, match=r"rows\.parquet must hold the 500 rows that judged\.json has figures of, and holds"
+    ):
+        read(directory)

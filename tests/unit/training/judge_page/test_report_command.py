@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,24 @@ def test_a_place_that_is_not_there_is_said(judged: Path, tmp_path: Path) -> None
     assert "make it first" in failure(judged, "--out", tmp_path / "nowhere" / "page.html")
     assert "does not exist" in failure(tmp_path / "nowhere")
     assert "is a file" in failure(judged / "judged.json")
+
+
+def test_a_page_that_cannot_be_written_leaves_the_page_of_before(judged: Path, tmp_path: Path) -> None:
+    page = tmp_path / "pages" / "page.html"
+    page.parent.mkdir()
+    page.write_text("of before")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))  # as a full disk: writing ends in the middle
+    try:
+        said = failure(judged, "--out", page)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "File too large" in said
+    assert [file.name for file in page.parent.iterdir()] == ["page.html"]
+    assert page.read_text() == "of before"
+
+
+def test_a_page_may_go_to_a_device(judged: Path) -> None:
+    assert report(judged, "--out", "/dev/null").exit_code == 0

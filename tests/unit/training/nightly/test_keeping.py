@@ -27,6 +27,15 @@ def test_the_latest_nights_keep_their_folders(tmp_path: Path) -> None:
     assert not list((tmp_path / "runs").glob(".*"))
 
 
+def test_folders_of_other_names_are_left_alone(tmp_path: Path) -> None:
+    for name in ("2026-99-99", "abcd-ef-gh", "20260105"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    begin(tmp_path, PLAN)
+    remove_old_runs(tmp_path, 1)
+    assert begun_nights(tmp_path) == [PLAN.night]
+    assert len(list((tmp_path / "runs").iterdir())) == 4
+
+
 def test_fewer_nights_than_are_kept_stay(tmp_path: Path) -> None:
     begin(tmp_path, PLAN)
     remove_old_runs(tmp_path, 3)

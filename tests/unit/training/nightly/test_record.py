@@ -12,6 +12,7 @@ from leap_training.judge.slices import SLICES
 from leap_training.nightly import record
 from leap_training.nightly.gate import Refusal
 from leap_training.nightly.phases import Outcome
+from leap_training.nightly.state import StateError
 from nightly_state import NOW, PLAN, ROWS, plant_dataset, run
 
 
@@ -96,3 +97,28 @@ def test_a_file_that_is_being_written_is_no_night(published: Outcome, tmp_path: 
     assert [night.night for night in record.all_nights(tmp_path)] == [PLAN.night]
     record.write(tmp_path, published, NOW)
     assert [path.name for path in (tmp_path / "nights").iterdir()] == ["2026-01-26.parquet"]
+
+
+def test_a_damaged_file_is_named_and_stops_no_other_night(published: Outcome, tmp_path: Path) -> None:
+    first, second, third = (PLAN.night + timedelta(days=day) for day in range(3))
+    for night in (first, second):
+        record.write(tmp_path, of_night(published, night), NOW)
+    damaged = tmp_path / "nights" / f"{second}.parquet"
+    whole = damaged.read_bytes()
+    for content in (whole[:500], b"", whole[:-8] + b"\0" * 8):
+        damaged.write_bytes(content)
+        for ask in (lambda: record.find(tmp_path, second), lambda: record.all_nights(tmp_path)):
+            with pytest.raises(StateError, match=rf"{second}\.parquet holds no figures .* --night {second} --again"):
+                ask()
+        assert record.rows_before(tmp_path, third, PLAN.train_days, PLAN.judge_days) == ROWS
+    pq.write_table(pq.ParquetFile(tmp_path / "nights" / f"{first}.parquet").read().slice(0, 0), damaged)
+    with pytest.raises(StateError, match="holds no figures of a night"):
+        record.find(tmp_path, second)
+
+
+def test_files_of_other_names_are_no_nights(published: Outcome, tmp_path: Path) -> None:
+    written = record.write(tmp_path, published, NOW)
+    for name in ("2026-99-99.parquet", "20260105.parquet", "notes.parquet"):
+        (tmp_path / "nights" / name).touch()
+    assert record.all_nights(tmp_path) == [written]
+    assert record.rows_before(tmp_path, PLAN.night + timedelta(days=1), PLAN.train_days, PLAN.judge_days) == ROWS
