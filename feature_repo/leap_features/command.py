@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -47,6 +48,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "leap_training.fleet.commands:fleet_group", "Make a synthetic fleet like the paper's.", "all"
     ),
     "history": CommandEntry("leap_features.cli:history_group", "Build or show history rows.", "training"),
+    "impact": CommandEntry(
+        "leap_training.impact.commands:impact_command", "Say what rankings changed and saved.", "training"
+    ),
     "import": CommandEntry(
         "leap_training.run_commands:import_command", "Turn a table of past runs into archive.", "training"
     ),
@@ -61,6 +65,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "leap_training.judge_page.commands:report_command", "Show what the judge found as an HTML page.", "training"
     ),
     "schema": CommandEntry("leap_features.cli:schema_command", "Print the JSON Schema of the completion event."),
+    "snapshot": CommandEntry(
+        "leap_predictor.snapshot_command:snapshot_command", "Copy the online store's history to a file."
+    ),
     "train": CommandEntry("leap_training.cli:train_command", "Fit the ranking model and publish it.", "training"),
     "up": CommandEntry("leap_streams.cli:up_command", "Start a broker and a Redis for trying out.", "all"),
     "waste": CommandEntry(
@@ -127,6 +134,8 @@ def load(name: str, entry: CommandEntry) -> click.Command:
         click.ClickException: a package that the command's module imports is not installed.
         TypeError: the entry names something that is not a click command.
     """
+    # All equations here are small: threads for them wait for each other more than they work. Before numpy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     module_name, _, attribute = entry.target.partition(":")
     try:
         command = getattr(importlib.import_module(module_name), attribute)

@@ -26,6 +26,8 @@ _F64: Final = struct.Struct("<d")
 _FLOAT64: Final = struct.Struct("<Bd")
 _INT64_HEADER: Final = _TWO_U32.pack(_INT64, 8)
 _MASK: Final = 0xFFFFFFFF
+_SHIFTS: Final = tuple(range(7, 70, 7))
+"""Of the bytes after the first of a variable-length integer, which takes 10 at most."""
 
 
 class LayoutError(ValueError):
@@ -35,18 +37,15 @@ class LayoutError(ValueError):
 def entity_key(project: str, join_keys: Sequence[str], values: Sequence[str | int]) -> bytes:
     """The Redis key of the entity whose `join_keys` have `values` (strings, or integers as Int64)."""
     head, order, tail = _key_plan(project, tuple(join_keys))
-    parts = [head]
-    for index in order:
-        value = values[index]
-        if isinstance(value, str):
-            text = value.encode()
-            parts.append(_TWO_U32.pack(_STRING, len(text)))
-            parts.append(text)
-        else:
-            parts.append(_INT64_HEADER)
-            parts.append(_I64.pack(value))
-    parts.append(tail)
-    return b"".join(parts)
+    return b"".join((head, *[_key_part(values[index]) for index in order], tail))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _key_part(value: str | int) -> bytes:
+    if isinstance(value, str):
+        text = value.encode()
+        return _TWO_U32.pack(_STRING, len(text)) + text
+    return _INT64_HEADER + _I64.pack(value)
 
 
 @lru_cache(maxsize=256)
@@ -192,14 +191,16 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while shift < 70:  # 10 bytes at most; without an end, garbage would be read for ever longer
-        byte = raw[at]
-        at += 1
+    number = raw[at]
+    if number < 0x80:  # as most are
+        return number, at + 1
+    number &= 0x7F
+    for shift, byte in zip(_SHIFTS, raw[at + 1 :], strict=False):
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return number & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
+            return number & 0xFFFFFFFFFFFFFFFF, at + 1 + shift // 7
+    if len(raw) - at <= len(_SHIFTS):
+        raise IndexError("the integer does not end")
     raise LayoutError(f"not a variable-length integer: {raw[:64]!r}")
 
 

@@ -65,6 +65,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bundles: NonEmpty = "data/bundles"
     nightly: NonEmpty = "data/nightly"
     policy: str = ""
+    snapshot: str = ""
+    """File of `leap snapshot` that may stand in for the online store, where the policy allows it; empty: none."""
     family_rules: str = ""
     """TOML file of family rules; empty means the built-in ones."""
     http_listen: str = ""

@@ -8,6 +8,8 @@ choices = predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SX
 
 from __future__ import annotations
 
+from leap_predictor.aio import AsyncPredictor
+from leap_predictor.decision_log import DecisionLog, JsonLinesLog, TopicLog
 from leap_predictor.errors import (
     BundleError,
     ModelError,
@@ -22,11 +24,14 @@ from leap_predictor.job import Job
 from leap_predictor.predictor import Predictor
 
 __all__ = [
+    "AsyncPredictor",
     "BundleError",
     "CandidateReport",
     "Choice",
+    "DecisionLog",
     "Explanation",
     "Job",
+    "JsonLinesLog",
     "ModelError",
     "PolicyError",
     "Predictor",
@@ -34,5 +39,6 @@ __all__ = [
     "Reason",
     "StoreError",
     "StoreTimeout",
+    "TopicLog",
     "TreesError",
 ]

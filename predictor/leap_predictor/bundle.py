@@ -3,7 +3,7 @@
     bundles/
       current                                   id of the bundle to serve, one line
       20260301T040000Z-3f9c…/manifest.json      what it is, with size and SHA-256 of every other file
-      20260301T040000Z-3f9c…/layered.json, layered.npz
+      20260301T040000Z-3f9c…/layered.json, layered.npz         or cascade.json, cascade.npz
 
 An id is the time of publishing and the first 16 digits of the SHA-256 of `manifest.json`, so a damaged manifest is
 noticed as well. Publishing steps, each of which a crash may follow: (1) the files are written under a hidden name and
@@ -31,10 +31,18 @@ from leap_features.columns import Specifications
 from leap_features.durable import sync
 from leap_features.hardware import Catalogue
 from leap_features.row import check_features
+from leap_predictor import cascade_files, layered_files
 from leap_predictor.errors import BundleError, ModelError
-from leap_predictor.layered import Layered
-from leap_predictor.layered_files import from_files
-from leap_predictor.manifest import MAX_MANIFEST_BYTES, File, Manifest, catalogue_of, decode_manifest, encode_manifest
+from leap_predictor.manifest import (
+    MAX_MANIFEST_BYTES,
+    File,
+    Manifest,
+    ModelName,
+    catalogue_of,
+    decode_manifest,
+    encode_manifest,
+)
+from leap_predictor.served_model import ServedModel
 
 MANIFEST: Final = "manifest.json"
 CURRENT: Final = "current"
@@ -50,7 +58,7 @@ class Bundle:
     manifest: Manifest
     catalogue: Catalogue
     """Hardware types that can be ranked."""
-    model: Layered
+    model: ServedModel
     rules: family.Rules
     """Rules that job families are derived by."""
 
@@ -189,12 +197,28 @@ def parse(bundle_id: str, raw_manifest: bytes, files: Mapping[str, bytes]) -> Bu
         raise BundleError(f"bundle {bundle_id}: {error}") from error
     catalogue = catalogue_of(manifest)
     try:
-        model = from_files(files, catalogue.canonical)
+        model = read_model(manifest.model, files, catalogue)
     except ModelError as error:
         raise ModelError(f"bundle {bundle_id}: {error}") from error
     if (model.features, model.categories) != (manifest.features, manifest.categories):
         raise BundleError(f"bundle {bundle_id}: the model and the manifest name different features or categories")
     return Bundle(bundle_id, manifest, catalogue, model, _rules(bundle_id, manifest))
+
+
+def read_model(name: ModelName, files: Mapping[str, bytes], catalogue: Catalogue) -> ServedModel:
+    """The model of this name in `files`, as a launcher runs it.
+
+    Args:
+        name: of the model.
+        files: content by name.
+        catalogue: hardware that it will be asked about.
+
+    Raises:
+        ModelError: the files are not those of such a model.
+    """
+    if name == "layered":
+        return layered_files.from_files(files, catalogue.canonical)
+    return cascade_files.from_files(files, specifications_of(catalogue))
 
 
 def _rules(bundle_id: str, manifest: Manifest) -> family.Rules:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +66,39 @@ def candidate_columns(
         columns[ARCHITECTURE_PREFIX + key] = np.full(count, float(job.architecture.get(key, np.nan)))
     columns |= specification_columns(types, specifications, SPECS)
     for view in views:
-        of_view = [row[view.view] for row in rows]
-        for feature in view.features:
-            values = [None if row is None else row.features[feature.name] for row in of_view]
-            columns[history_column(view.view, feature.name)] = (
-                np.array(values, dtype=np.float64) if feature.name in _NUMERIC else _objects(values)
-            )
+        columns |= _history_columns(view, [row[view.view] for row in rows])
+    return columns
+
+
+class _Names(NamedTuple):
+    """The features of a view, and what their columns are called."""
+
+    numbers: tuple[str, ...]
+    number_columns: tuple[str, ...]
+    texts: tuple[str, ...]
+    text_columns: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def _names(view: View) -> _Names:
+    numbers = tuple(feature.name for feature in view.features if feature.name in _NUMERIC)
+    texts = tuple(feature.name for feature in view.features if feature.name not in _NUMERIC)
+
+    def columns(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(history_column(view.view, name) for name in names)
+
+    return _Names(numbers, columns(numbers), texts, columns(texts))
+
+
+def _history_columns(view: View, rows: Sequence[StoredRow | None]) -> dict[str, NDArray[Any]]:
+    """Columns of one view; the numbers are made in one piece, since there are many and each is short."""
+    names = _names(view)
+    of_row = itemgetter(*names.numbers)
+    absent = (np.nan,) * len(names.numbers)
+    table = np.array([absent if row is None else of_row(row.features) for row in rows], dtype=np.float64)
+    columns: dict[str, NDArray[Any]] = dict(zip(names.number_columns, np.ascontiguousarray(table.T), strict=True))
+    for name, column in zip(names.texts, names.text_columns, strict=True):
+        columns[column] = _objects([None if row is None else row.features[name] for row in rows])
     return columns
 
 

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 FAILURES: Final = 3
 """Failures in a row that open the circuit: one lost packet must not, and three deadlines are still no time."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 16.0
+
+
+class BreakerState(NamedTuple):
+    """What a circuit breaker is up to."""
+
+    name: str
+    """`closed`: calls go through; `open`: none does; `trying`: the next one is a trial, or one is under way."""
+    failures: int
+    """In a row."""
+    retry_in_s: float
+    """Seconds until the next trial; 0 unless open."""
+    last_error: str
+    """Empty: the last call went well, or there was none."""
 
 
 class CircuitBreaker:
@@ -23,7 +36,8 @@ class CircuitBreaker:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler, or an object that is collected, may rank in the middle of a locked section.
+        self._lock = threading.RLock()
         self._failures = 0
         self._pause_s = 0.0
         self._open_until = 0.0
@@ -40,6 +54,17 @@ class CircuitBreaker:
                 self._trying = True
                 return None
             return f"not asked for another {max(left, 0.0):.1f} s after {self._failures} failures: {self._last_error}"
+
+    @property
+    def state(self) -> BreakerState:
+        """What it is up to."""
+        with self._lock:
+            if self._failures < FAILURES:
+                name, left = ("closed", 0.0)
+            else:
+                left = max(0.0, self._open_until - self._clock())
+                name = "open" if left else "trying"
+            return BreakerState(name, self._failures, left, self._last_error if self._failures else "")
 
     def succeeded(self) -> None:
         """Report that a call went well."""

@@ -25,7 +25,7 @@ class TreesError(BundleError):
 
 
 class ModelError(BundleError):
-    """Files that are no layered model; the message names the file, the array and the rule that it breaks."""
+    """Files that are no model; the message names the file, the array and the rule that it breaks."""
 
 
 class PolicyError(PredictorError):

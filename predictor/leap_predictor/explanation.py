@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from leap_features.layout import Value
+from leap_predictor.job import Job
+
+Source = Literal["live", "snapshot"]
+"""Where history was read: the online store, or a snapshot that stood in for it."""
 
 
 class Reason(StrEnum):
@@ -18,6 +23,8 @@ class Reason(StrEnum):
     NO_CANDIDATE_LEFT = "no_candidate_left"
     """Every candidate was dropped."""
     MODEL_TYPE_NOT_ENABLED = "model_type_not_enabled"
+    CONTROL_GROUP = "control_group"
+    """The policy keeps this job without a ranking, to measure by."""
     POLICY_INVALID = "policy_invalid"
     """The policy file could not be read when the predictor was opened."""
     BUNDLE_UNREADABLE = "bundle_unreadable"
@@ -94,3 +101,11 @@ class Explanation:
     job_family: str | None = None
     candidates: tuple[CandidateReport, ...] = ()
     """One per candidate, in the order asked; empty where it did not come to that."""
+    withheld: tuple[Choice, ...] = ()
+    """What a job of the control group would have been answered."""
+    history: Source | None = None
+    """None: it did not come to reading any."""
+    job: Job | None = None
+    """What was asked about; None: it breaks a rule."""
+    asked: tuple[str, ...] = ()
+    """The candidates' names, each once, in the order asked; empty: they break a rule."""

@@ -19,7 +19,8 @@ MAX_CONFIG_KEYS: Final = 10_000
 MAX_REPEATED: Final = 20_000
 """Length of a list of candidates with repetitions (one per host, say): a list without an end is not an endless wait."""
 
-LongName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+# A lone surrogate cannot be part of a key of the store, nor of a line of the decision log.
+LongName = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\ud800-\udfff]+$")]
 ConfigValue = bool | int | float | str | None
 _VALUES: Final[dict[str, Any]] = {"config": ConfigValue, "architecture": float}
 MAX_COUNT: Final = 2**31 - 1
@@ -27,7 +28,15 @@ MAX_COUNT: Final = 2**31 - 1
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it is submitted. Nothing is checked here: `rank` answers [] to a job that breaks a rule."""
+    """A job as it is submitted. Nothing is checked here: `rank` answers [] to a job that breaks a rule.
+
+    >>> job = Job("train-bert-2026-03-01", "bert", trainer_count=8, batch_size=32, config={"precision": "bf16"})
+    >>> job.reader_count is None
+    True
+    >>> checked_job({"job_name": "train-bert", "model_type": "bert", "trainer_count": 0})
+    Traceback (most recent call last):
+    leap_predictor.job.InvalidJob: job: trainer_count = 0: expected `int` >= 1
+    """
 
     job_name: str
     """1–512 characters, as submitted; the job family is derived from it."""
@@ -45,6 +54,9 @@ class Job:
     """Stem of the job family, where it is given instead of derived."""
     architecture: Mapping[str, float] = field(default_factory=dict)
     """Numbers that summarise the model definition, as completion events carry them (`leap_features.architecture`)."""
+    attempt_id: str | None = None
+    """1–512 characters, as the attempt's completion event will have it, where it is known by now. No prediction depends
+    on it; it tells `leap impact` which attempt a decision was about."""
 
 
 class InvalidJob(ValueError):
@@ -53,7 +65,6 @@ class InvalidJob(ValueError):
 
 class _Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job_name: LongName
-    # A lone surrogate cannot be part of a key of the store.
     model_type: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^/\ud800-\udfff]+$")]
     trainer_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
     batch_size: Annotated[float, msgspec.Meta(ge=0)] | None = None
@@ -61,12 +72,14 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     config: Annotated[dict[str, ConfigValue], msgspec.Meta(max_length=MAX_CONFIG_KEYS)] = {}
     job_family: LongName | None = None
     architecture: Annotated[dict[str, float], msgspec.Meta(max_length=MAX_CONFIG_KEYS)] = {}
+    attempt_id: LongName | None = None
 
 
 # Unlike repr(), it takes no longer for a value of any size, and never fails.
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
 
+_QUOTES: Final = "'\""
 _FIELDS: Final = tuple(item.name for item in dataclasses.fields(Job))
 
 
@@ -86,7 +99,14 @@ def checked_job(job: Job | Mapping[str, object]) -> Job:
         good = msgspec.convert(plain, _Checked)
     except msgspec.ValidationError as error:
         raise InvalidJob(_explain(str(error), plain)) from None
-    return Job(**{name: getattr(good, name) for name in _FIELDS})
+    except UnicodeEncodeError as error:  # msgspec's word for a lone surrogate where a number or a field's name belongs
+        raise InvalidJob(f"job: {_shown(error.object)}: expected text without lone surrogates") from None
+    return Job(**{name: _plain(getattr(good, name)) for name in _FIELDS})
+
+
+def _plain(value: Any) -> Any:
+    """Text as plain `str`: a numpy.str_, or a class of the launcher's own, may compare or hash in ways of its own."""
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _shown(value: object) -> str:
@@ -96,7 +116,7 @@ def _shown(value: object) -> str:
 def _is(kind: Any, value: object) -> bool:
     try:
         msgspec.convert(value, kind)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return False
     return True
 
@@ -111,7 +131,7 @@ def _explain(problem: str, plain: Mapping[str, object]) -> str:
     if field != name and isinstance(of_map, Mapping):  # msgspec does not say which key it is
         kind = _VALUES[field]
         key, value = next((key, value) for key, value in of_map.items() if not _is(kind, value))
-        name = f"{field}.{key}"
+        name = f"{field}.{_shown(key).strip(_QUOTES)}"
     return f"job: {name} = {_shown(value)}: {rule[:1].lower()}{rule[1:]}"
 
 
@@ -125,8 +145,9 @@ def checked_candidates(candidates: Iterable[str]) -> dict[str, str | None]:
         raise InvalidJob(f"candidates must be a list of hardware types, got {_shown(candidates)}")
     seen: dict[str, str | None] = {}
     for number, candidate in enumerate(candidates, 1):
-        if isinstance(candidate, str) and 1 <= len(candidate) <= 128:
-            seen[candidate] = None
+        name = _plain(candidate) if isinstance(candidate, str) else ""
+        if 1 <= len(name) <= 128:
+            seen[name] = None
         else:
             seen.setdefault(_shown(candidate), "a candidate must be a name of 1–128 characters")
         if len(seen) > MAX_CANDIDATES or number > MAX_REPEATED:

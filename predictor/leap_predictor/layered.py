@@ -212,7 +212,8 @@ class Layered:
         part = np.ix_(at, chosen)
         hardware, log_trainers, log_batch = points.hardware[part], points.log_trainers[part], points.log_batch[part]
         own = OWN[chosen]
-        types = np.unique(hardware)
+        # Not np.unique, nor np.isin: the first call of either imports numpy.ma, which takes longer than a ranking.
+        types = np.array(sorted(set(hardware.ravel().tolist())), dtype=hardware.dtype)
         of_point = np.where(own[:, None], settings[at][:, None, :], model.settings)
         basis = self.basis.rows(hardware, log_trainers, log_batch, of_point, types)
         wanted = self.basis.columns(types)
@@ -230,7 +231,7 @@ class Layered:
         # Nobody knows how old the runs of a mean are: half of what changes with time is taken to have changed since.
         is_mean = chosen[1:] == POINTS - 1
         noise = self.noise.of(points.repeats[at], points.repeat_spread[at])
-        here = np.isin(chosen[1:], _SAME_CELL)
+        here = (chosen[1:, None] == _SAME_CELL).any(axis=1)
         measured = np.where(here, noise[:, None], self.noise.unseen) / runs + 0.5 * self._changing * is_mean + JITTER
         weights, told_by_runs = _kriging(prior, known, surprise, measured, ~is_mean)
         variance = np.maximum(prior[:, 0, 0] - told_by_runs, 0.0) + noise

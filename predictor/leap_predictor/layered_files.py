@@ -5,7 +5,6 @@ Both are checked on reading: a launcher never computes with arrays that do not f
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
@@ -13,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_predictor.arrays import Kinds, from_npz, to_npz
 from leap_predictor.basis import UNKNOWN, Basis, HardwareTable
 from leap_predictor.errors import ModelError
 from leap_predictor.layered import FAMILY_TERMS, Layered, ModelType
@@ -23,7 +23,7 @@ from leap_predictor.settings_columns import Setting, SettingsEncoder
 NUMBERS: Final = "layered.json"
 MATRICES: Final = "layered.npz"
 
-_DTYPES: Final[Mapping[str, tuple[str, int]]] = {
+_KINDS: Final[Kinds] = {
     "log_specs": ("<f8", 2),
     "covariance": ("<f8", 2),
     "means": ("<f4", 2),
@@ -79,8 +79,6 @@ def to_files(model: Layered) -> dict[str, bytes]:
         "told": np.array([np.pad(of_type.told, ((0, 0), (0, rank - of_type.told.shape[1]))) for of_type in types]),
         "settings": np.array([of_type.settings for of_type in types]),
     }
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{name: np.asarray(arrays[name], _DTYPES[name][0]) for name in _DTYPES})
     numbers = _Numbers(
         hardware=basis.hardware.names,
         model_types=tuple(model.model_types),
@@ -96,7 +94,8 @@ def to_files(model: Layered) -> dict[str, bytes]:
         noise_diversity=model.noise.diversity,
         widths=tuple(model.widths.tolist()),
     )
-    return {NUMBERS: msgspec.json.format(msgspec.json.encode(numbers), indent=1) + b"\n", MATRICES: buffer.getvalue()}
+    text = msgspec.json.format(msgspec.json.encode(numbers), indent=1) + b"\n"
+    return {NUMBERS: text, MATRICES: to_npz(arrays, _KINDS)}
 
 
 def from_files(files: Mapping[str, bytes], canonical: Callable[[str], str | None]) -> Layered:
@@ -115,7 +114,8 @@ def from_files(files: Mapping[str, bytes], canonical: Callable[[str], str | None
         numbers = msgspec.json.decode(files[NUMBERS], type=_Numbers)
     except msgspec.DecodeError as error:
         raise ModelError(f"{NUMBERS} breaks a rule: {error}") from error
-    arrays = _arrays(files[MATRICES])
+    stored = from_npz(files[MATRICES], _KINDS, MATRICES)
+    arrays = {name: array.astype(np.float64) for name, array in stored.items()}
     encoder = SettingsEncoder(_settings(numbers.configuration), _settings(numbers.architecture))
     if len(set(numbers.hardware)) != len(numbers.hardware) or numbers.hardware[-1:] != (UNKNOWN,):
         raise ModelError(f"{NUMBERS}: hardware types must be different, and the last one {UNKNOWN!r}")
@@ -157,28 +157,6 @@ def _plain(setting: Setting) -> _Setting:
 
 def _settings(given: tuple[_Setting, ...]) -> tuple[Setting, ...]:
     return tuple(Setting(item.column, item.texts, item.centre, item.scale) for item in given)
-
-
-def _arrays(raw: bytes) -> dict[str, NDArray[np.float64]]:
-    try:
-        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-            if set(archive.files) != set(_DTYPES):
-                raise ModelError(f"{MATRICES} must hold exactly {sorted(_DTYPES)}, got {sorted(archive.files)}")
-            arrays = {name: archive[name] for name in _DTYPES}
-    except ModelError:
-        raise
-    except Exception as error:  # numpy and zipfile raise a dozen kinds on a damaged file, MemoryError among them
-        raise ModelError(f"{MATRICES} is no readable .npz file: {type(error).__name__}: {error}") from error
-    for name, (dtype, dimensions) in _DTYPES.items():
-        array = arrays[name]
-        if array.dtype != np.dtype(dtype) or array.ndim != dimensions:
-            raise ModelError(
-                f"{MATRICES}: {name!r} must be {dimensions}-dimensional {dtype}, "
-                f"got {array.ndim}-dimensional {array.dtype}"
-            )
-        if not np.isfinite(array).all():
-            raise ModelError(f"{MATRICES}: {name!r} must be finite")
-    return {name: array.astype(np.float64) for name, array in arrays.items()}
 
 
 def _check_shapes(arrays: Mapping[str, NDArray[np.float64]], basis: Basis, types: int, settings: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -21,6 +21,9 @@ MAX_FILE_BYTES: Final = 512 * 1024 * 1024
 
 SERVED_FEATURES: Final = tuple((name, kind) for name, kind in FEATURES if name not in {"state", "version"})
 """What a launcher reads of a history row: all but what continues the row."""
+
+ModelName = Literal["layered", "leap", "xgboost"]
+"""The models that a launcher can run."""
 
 _FEAST_TYPES: Final = {float: "Float64", int: "Int64", str: "String"}
 
@@ -88,7 +91,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     family_rule: str
     family_rules: str = ""
     """Text of the family rules (TOML) that job families are derived by; empty: the built-in ones."""
-    model: Literal["layered"]
+    model: ModelName
     features: tuple[NonEmpty, ...]
     """Names of the model's features."""
     categories: dict[str, tuple[str, ...]]
@@ -155,13 +158,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
 class _Head(msgspec.Struct):
     format: int
     library_version: str = "unknown"
+    model: str = ""
 
 
 def decode_manifest(raw: bytes, library_version: str) -> Manifest:
     """The manifest in `raw`; `library_version` is this release's, for the message.
 
     Raises:
-        BundleError: another format (both versions are named), or the content breaks a rule.
+        BundleError: another format or model (both versions are named), or the content breaks a rule.
     """
     try:
         head = msgspec.json.decode(raw, type=_Head)
@@ -171,6 +175,12 @@ def decode_manifest(raw: bytes, library_version: str) -> Manifest:
         raise BundleError(
             f"bundle has format {head.format} (written by leap-throughput {head.library_version}), this release "
             f"({library_version}) reads format {FORMAT}: publish again with this release, or install that one"
+        )
+    models = get_args(ModelName)
+    if head.model not in models:
+        raise BundleError(
+            f"bundle has model {head.model!r} (written by leap-throughput {head.library_version}), this release "
+            f"({library_version}) serves {', '.join(models)}: publish one of these, or install that release"
         )
     try:
         manifest = msgspec.json.decode(raw, type=Manifest)

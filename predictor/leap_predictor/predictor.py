@@ -8,7 +8,6 @@ The ranking is a preference that the scheduler may follow. An empty one means: a
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 import traceback
@@ -17,17 +16,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from leap_features.events import from_us
 from leap_features.family import FamilyError
 from leap_predictor.bundle import Bundle, current_id, load, specifications_of
 from leap_predictor.candidate_columns import candidate_columns
-from leap_predictor.errors import PolicyError, StoreError, StoreTimeout
-from leap_predictor.explanation import CandidateReport, Choice, Explanation, Reason
+from leap_predictor.counters import Counters
+from leap_predictor.decision import decision_of
+from leap_predictor.decision_log import DecisionLog
+from leap_predictor.errors import PolicyError
+from leap_predictor.explanation import Choice, Explanation, Reason
+from leap_predictor.findings import Findings, NoAnswer
+from leap_predictor.history_access import History, HistoryAccess
 from leap_predictor.history_reader import HistoryReader
-from leap_predictor.history_request import Reading
+from leap_predictor.history_source import HistorySource
 from leap_predictor.job import InvalidJob, Job, check_config, checked_candidates, checked_job
 from leap_predictor.policy import Policy, read_policy
-from leap_predictor.ranking import eligible, order, reports
+from leap_predictor.ranking import eligible, order, recent, reports
 from leap_predictor.reloading import Reloader, Reloading
+from leap_predictor.snapshot_reader import SnapshotReader
 
 DEADLINE_S: Final = 0.05
 RELOAD_EVERY_S: Final = 2.0
@@ -49,12 +55,6 @@ class _Subject(NamedTuple):
     trainer_count: int
 
 
-class _NoAnswer(Exception):
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 class Predictor:
     """Ranks candidates by predicted throughput per cost. Safe across threads and after a fork.
 
@@ -65,9 +65,10 @@ class Predictor:
         self,
         bundle: Reloading[Bundle],
         policy: Reloading[Policy],
-        reader: HistoryReader,
+        history: HistoryAccess,
         *,
         project: str,
+        decisions: DecisionLog | None = None,
         deadline_s: float = DEADLINE_S,
         reload_every_s: float = RELOAD_EVERY_S,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
@@ -76,9 +77,11 @@ class Predictor:
             raise ValueError(f"deadline_s must be above 0 and at most 60 seconds, got {deadline_s!r}")
         self._bundle = bundle
         self._policy = policy
-        self._reader = reader
+        self._history = history
+        self._decisions = decisions
+        self._counters = Counters()
         self._project = project
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._now_us = now_us
         self._closed = False
         self._reloader = Reloader((bundle, policy), reload_every_s)
@@ -87,11 +90,13 @@ class Predictor:
     def open(
         cls,
         bundle_dir: str | Path,
-        redis_url: str,
+        store: str | HistorySource,
         *,
         deadline_s: float = DEADLINE_S,
         policy: str | Path | None = None,
         project: str = "leap",
+        snapshot: str | Path | None = None,
+        decisions: DecisionLog | None = None,
     ) -> Self:
         """Open a predictor: read bundle and policy, begin to connect.
 
@@ -100,26 +105,33 @@ class Predictor:
         Args:
             bundle_dir: directory of published bundles (its current one is served, and a newer one is picked up), or
                 of one bundle.
-            redis_url: the online store, `redis://…`, or `redis+sentinel://…` for the master that sentinels name (all
-                forms: `leap_features.redis_address`).
+            store: the online store, `redis://…`, or `redis+sentinel://…` for the master that sentinels name (all
+                forms: `leap_features.redis_address`); or a source that reads another one, such as a `FeastReader`.
             deadline_s: longest time that `rank` may take, in seconds.
             policy: TOML file of the policy; None or empty: everything is enabled.
             project: Feast project of the history.
+            snapshot: file written by `leap snapshot`, which answers where the store does not and the policy allows it.
+            decisions: where every answer of `rank` is logged; the caller closes it, after the predictor.
 
         Raises:
-            ValueError: `redis_url` is no URL, or `deadline_s` is out of range: nothing that time could heal.
+            ValueError: `store` is no URL, or `deadline_s` is out of range: nothing that time could heal.
         """
         bundles = Path(bundle_dir)
         served = Reloading(lambda: current_id(bundles), lambda bundle_id: load(bundles, bundle_id))
         predictor = cls(
             served,
             _reloading_policy(Path(policy) if policy else None),
-            HistoryReader(redis_url, project),
+            HistoryAccess(
+                HistoryReader(store, project) if isinstance(store, str) else store,
+                None if snapshot is None else SnapshotReader(snapshot, project),
+                project,
+            ),
             project=project,
+            decisions=decisions,
             deadline_s=deadline_s,
         )
         predictor.refresh()
-        predictor._reader.warm_up()
+        predictor._history.warm_up()
         predictor._reloader.ensure_running()
         return predictor
 
@@ -134,18 +146,86 @@ class Predictor:
         Args:
             job: a `Job`, or a mapping of its fields.
             candidates: hardware types that the job may run on.
+
+        Whatever is wrong, the launcher goes on, and can find out what it was:
+
+        >>> predictor = Predictor.open("/srv/no-bundle-yet", "redis://localhost:1/0")
+        >>> predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SXM-80", "H100-SXM-80"])
+        []
+        >>> predictor.explain({}, []).message
+        '/srv/no-bundle-yet holds no published bundle: run `leap train`'
+        >>> predictor.counters()["empty"]
+        {'bundle_unreadable': 1}
+        >>> predictor.close()
         """
-        return list(self._answer(job, candidates, detailed=False).choices)
+        began = time.monotonic()
+        answer = self.answer(job, candidates, began + self.deadline_s, detailed=False)
+        self.note(answer, (time.monotonic() - began) * 1e3)
+        return list(answer.choices)
 
     def explain(self, job: Job | Mapping[str, object], candidates: Iterable[str]) -> Explanation:
-        """What `rank` answers, with features, history and predictions of every candidate, or why it answers []."""
-        return self._answer(job, candidates, detailed=True)
+        """What `rank` answers, with features, history and predictions of every candidate, or why it answers [].
+
+        It is neither counted nor logged as a decision.
+        """
+        return self.answer(job, candidates, time.monotonic() + self.deadline_s, detailed=True)
+
+    def answer(
+        self, job: Job | Mapping[str, object], candidates: Iterable[str], deadline: float, *, detailed: bool
+    ) -> Explanation:
+        """What `rank` and `explain` answer, for those who call in ways of their own; never raises.
+
+        Args:
+            job: as of `rank`.
+            candidates: as of `rank`.
+            deadline: when it has to be there, as `time.monotonic` counts.
+            detailed: whether every candidate is reported on.
+        """
+        found = Findings()
+        try:
+            choices = self._choices(job, candidates, deadline, found, detailed)
+        except NoAnswer as end:
+            return found.explanation((), end.reason, str(end))
+        except Exception as error:  # the launcher must go on, whatever went wrong here
+            _log.exception("ranking failed")
+            # Unlike str(), it holds for an error that cannot be printed.
+            said = traceback.format_exception_only(error)[-1].strip()
+            return found.explanation((), Reason.INTERNAL_ERROR, said)
+        return found.explanation(choices)
+
+    def note(self, answer: Explanation, took_ms: float) -> None:
+        """Count and log an answer that was given after `took_ms` milliseconds; never raises.
+
+        An answer to a job that breaks a rule is counted and not logged: it may have no name.
+        """
+        try:
+            self._counters.count(answer.reason, took_ms, from_snapshot=answer.history == "snapshot")
+            if self._decisions is not None and answer.job is not None:
+                self._decisions.record(decision_of(answer.job, answer, from_us(self._now_us()), took_ms))
+        except Exception:
+            _log.exception("a decision cannot be noted")
+
+    def counters(self) -> dict[str, object]:
+        """What this process's predictor has done so far, as plain numbers by name.
+
+        `asked`, `ranked`, `from_snapshot`, `empty` (by reason), `latency_ms` (cumulative histogram) of `rank`;
+        `bundle_id`; `store` (its circuit breaker: state, failures in a row, seconds until it is tried again, last
+        error; None where the source has none); `decisions` (written, dropped, failed; None without a log).
+        """
+        breaker = getattr(self._history.store, "breaker", None)
+        bundle = self._bundle.now.value
+        return {
+            **self._counters.read(),
+            "bundle_id": None if bundle is None else bundle.bundle_id,
+            "store": None if breaker is None else dict(breaker._asdict()),
+            "decisions": None if self._decisions is None else dict(self._decisions.counts),
+        }
 
     def close(self) -> None:
         """End threads and connection. Afterwards `rank` answers []."""
         self._closed = True
         self._reloader.close()
-        self._reader.close()
+        self._history.close()
 
     def __enter__(self) -> Self:
         return self
@@ -155,90 +235,88 @@ class Predictor:
     ) -> None:
         self.close()
 
-    def _answer(self, job: Job | Mapping[str, object], candidates: Iterable[str], *, detailed: bool) -> Explanation:
-        deadline = time.monotonic() + self._deadline_s
-        found = _Findings()
-        try:
-            choices = self._choices(job, candidates, deadline, found, detailed)
-        except _NoAnswer as end:
-            return found.explanation((), end.reason, str(end))
-        except Exception as error:  # the launcher must go on, whatever went wrong here
-            _log.exception("ranking failed")
-            # Unlike str(), it holds for an error that cannot be printed.
-            said = traceback.format_exception_only(error)[-1].strip()
-            return found.explanation((), Reason.INTERNAL_ERROR, said)
-        return found.explanation(choices)
-
     def _choices(
         self,
         asked_job: Job | Mapping[str, object],
         asked_candidates: Iterable[str],
         deadline: float,
-        found: _Findings,
+        found: Findings,
         detailed: bool,
     ) -> tuple[Choice, ...]:
         if self._closed:
-            raise _NoAnswer(Reason.CLOSED, "the predictor is closed")
+            raise NoAnswer(Reason.CLOSED, "the predictor is closed")
         self._reloader.ensure_running()
         bundle, policy = self._served(found)
         try:
             job, names = checked_job(asked_job), checked_candidates(asked_candidates)
+            found.job, found.names = job, tuple(names)
             check_config(job.config, bundle.model.features, bundle.model.categories)
             found.job_family = bundle.family_of(job.model_type, job.job_name, job.job_family)
         except (InvalidJob, FamilyError) as error:
-            raise _NoAnswer(Reason.JOB_INVALID, str(error)) from error
-        found.names = tuple(names)
+            raise NoAnswer(Reason.JOB_INVALID, str(error)) from error
         found.drop({name: why for name, why in names.items() if why is not None})
         if not names:
-            raise _NoAnswer(Reason.NO_CANDIDATES, "the list of candidates is empty")
+            raise NoAnswer(Reason.NO_CANDIDATES, "the list of candidates is empty")
         if not policy.enables(job.model_type):
-            raise _NoAnswer(
+            raise NoAnswer(
                 Reason.MODEL_TYPE_NOT_ENABLED, f"the policy does not enable the model type {job.model_type!r}"
             )
         candidates, dropped = eligible([name for name, why in names.items() if why is None], bundle.catalogue, policy)
         found.drop(dropped)
         if not candidates:
-            raise _NoAnswer(Reason.NO_CANDIDATE_LEFT, found.all_dropped())
+            raise found.all_dropped()
         types = [candidate.hardware_type for candidate in candidates]
         subjects = [_Subject(found.job_family, job.model_type, name, job.trainer_count) for name in types]
-        reading = self._history(bundle, subjects, deadline)
+        now_us = self._now_us()
+        history = self._read(bundle, subjects, policy, deadline, now_us)
+        found.history = history.source
+        found.warnings += [history.warning] if history.warning else []
         self._check_time(deadline, "reading history")
+        rows = history.reading.rows
         columns = candidate_columns(
             job,
             types,
-            reading.rows,
+            recent(rows, policy, now_us),
             views=bundle.manifest.views,
             features=bundle.model.features,
             specifications=specifications_of(bundle.catalogue),
-            now_us=self._now_us(),
+            now_us=now_us,
         )
         estimate = bundle.model.estimate(columns)
-        choices, dropped = order(candidates, job.trainer_count, estimate, reading.rows, policy)
+        choices, dropped = order(candidates, job.trainer_count, estimate, rows, policy, now_us)
         if detailed:
-            found.reports |= reports(candidates, choices, columns, estimate, reading.rows, bundle)
+            found.reports |= reports(candidates, choices, columns, estimate, rows, bundle)
         found.drop(dropped)
         if not choices:
-            raise _NoAnswer(Reason.NO_CANDIDATE_LEFT, found.all_dropped())
+            raise found.all_dropped()
         self._check_time(deadline, "predicting")
         if job.model_type not in bundle.model.model_types and not any(c.level for c in choices):
             found.warnings.append(
                 f"the model type {job.model_type!r} was not in the training data and has no history: its throughput is "
                 "guessed from other model types"
             )
+        if policy.controls(job.model_type, job.job_name):
+            found.withheld = choices
+            raise NoAnswer(Reason.CONTROL_GROUP, "the policy keeps this job without a ranking, to measure by")
         return choices
+
+    def _read(self, bundle: Bundle, subjects: list[_Subject], policy: Policy, deadline: float, now_us: int) -> History:
+        until = deadline - min(self.deadline_s * _COMPUTING_SHARE, _COMPUTING_S)
+        self._check_time(until, "taking in the question")
+        return self._history.read(bundle.manifest, subjects, policy, until=until, deadline=deadline, now_us=now_us)
 
     def _check_time(self, until: float, doing: str) -> None:
         if time.monotonic() > until:
-            raise _NoAnswer(
-                Reason.DEADLINE_PASSED, f"the deadline of {self._deadline_s * 1e3:.0f} ms passed while {doing}"
+            raise NoAnswer(
+                Reason.DEADLINE_PASSED, f"the deadline of {self.deadline_s * 1e3:.0f} ms passed while {doing}"
             )
 
-    def _served(self, found: _Findings) -> tuple[Bundle, Policy]:
+    def _served(self, found: Findings) -> tuple[Bundle, Policy]:
         bundle, policy = self._bundle.now, self._policy.now
         if bundle.value is None:
-            raise _NoAnswer(Reason.BUNDLE_UNREADABLE, str(bundle.error or "no bundle was read yet"))
+            raise NoAnswer(Reason.BUNDLE_UNREADABLE, str(bundle.error or "no bundle was read yet"))
         if policy.value is None:
-            raise _NoAnswer(Reason.POLICY_INVALID, str(policy.error or "no policy was read yet"))
+            raise NoAnswer(Reason.POLICY_INVALID, str(policy.error or "no policy was read yet"))
         found.bundle_id = bundle.value.bundle_id
         found.warnings += [
             f"the newest {name} is not served: {error}"
@@ -246,68 +324,12 @@ class Predictor:
             if error is not None
         ]
         if bundle.value.manifest.project != self._project:
-            raise _NoAnswer(
+            raise NoAnswer(
                 Reason.BUNDLE_OF_OTHER_PROJECT,
                 f"bundle {bundle.value.bundle_id} is of project {bundle.value.manifest.project!r}, "
                 f"this predictor reads the history of {self._project!r}: open it with the bundle's project",
             )
         return bundle.value, policy.value
-
-    def _history(self, bundle: Bundle, subjects: list[_Subject], deadline: float) -> Reading:
-        until = deadline - min(self._deadline_s * _COMPUTING_SHARE, _COMPUTING_S)
-        self._check_time(until, "taking in the question")
-        try:
-            reading = self._reader.read(bundle.manifest.views, subjects, within_s=until - time.monotonic())
-        except StoreTimeout as error:
-            raise _NoAnswer(Reason.STORE_SLOW, str(error)) from error
-        except StoreError as error:
-            raise _NoAnswer(Reason.STORE_UNAVAILABLE, str(error)) from error
-        meta = reading.meta
-        if reading.torn:
-            raise _NoAnswer(Reason.HISTORY_REBUILDING, "history was replaced while it was read")
-        if meta is None:
-            raise _NoAnswer(
-                Reason.HISTORY_ABSENT, f"the online store has no history of project {self._project!r}: run `leap init`"
-            )
-        wanted = bundle.manifest.history_schema
-        if meta.schema != wanted:
-            raise _NoAnswer(
-                Reason.HISTORY_OF_OTHER_SCHEMA,
-                f"the online store has schema version {meta.schema!r}, the bundle wants {wanted!r}: run `leap rebuild`",
-            )
-        if meta.state != "ready":
-            raise _NoAnswer(Reason.HISTORY_REBUILDING, f"the online store is {meta.state or 'in no state'}, not ready")
-        if meta.family_rule != bundle.manifest.family_rule:
-            raise _NoAnswer(
-                Reason.FAMILY_RULE_DIFFERS,
-                f"history is kept by family rule {meta.family_rule!r}, the bundle has "
-                f"{bundle.manifest.family_rule!r}: run `leap rebuild`, or train again",
-            )
-        return reading
-
-
-class _Findings:
-    """What one call has found out so far: an explanation in the making, which is given however the call ends."""
-
-    def __init__(self) -> None:
-        self.bundle_id: str | None = None
-        self.job_family: str | None = None
-        self.warnings: list[str] = []
-        self.names: tuple[str, ...] = ()
-        self.reports: dict[str, CandidateReport] = {}
-
-    def drop(self, dropped: Mapping[str, str]) -> None:
-        for name, why in dropped.items():
-            report = self.reports.get(name, CandidateReport(name))
-            self.reports[name] = dataclasses.replace(report, dropped=why)
-
-    def all_dropped(self) -> str:
-        said = "; ".join(f"{name}: {report.dropped}" for name, report in list(self.reports.items())[:10])
-        return f"every candidate was dropped ({said})"
-
-    def explanation(self, choices: tuple[Choice, ...], reason: Reason | None = None, message: str = "") -> Explanation:
-        in_order = tuple(self.reports[name] for name in self.names if name in self.reports)
-        return Explanation(choices, reason, message, tuple(self.warnings), self.bundle_id, self.job_family, in_order)
 
 
 def _reloading_policy(path: Path | None) -> Reloading[Policy]:

@@ -15,7 +15,7 @@ from leap_features.columns import Columns
 from leap_features.hardware import Catalogue
 from leap_features.levels import BACKOFF, FAMILY_HARDWARE, FAMILY_SCALE
 from leap_features.row import feature
-from leap_predictor.bundle import Bundle
+from leap_predictor.bundle import Bundle, specifications_of
 from leap_predictor.explanation import CandidateReport, Choice
 from leap_predictor.history_request import StoredRow
 from leap_predictor.layered import Estimate
@@ -71,8 +71,18 @@ def order(
     estimate: Estimate,
     rows: Sequence[Rows],
     policy: Policy,
+    now_us: int,
 ) -> tuple[tuple[Choice, ...], dict[str, str]]:
-    """The choices, best first, and why the other candidates are none."""
+    """The choices, best first, and why the other candidates are none.
+
+    Args:
+        candidates: those that can be judged.
+        trainer_count: of the job.
+        estimate: one entry per candidate.
+        rows: per candidate, its history of any age.
+        policy: whom it demotes, and how sure a prediction must be.
+        now_us: microseconds since 1970 UTC.
+    """
     choices: list[Choice] = []
     dropped: dict[str, str] = {}
     for at, (hardware_type, cost) in enumerate(candidates):
@@ -80,29 +90,52 @@ def order(
         if not abs(log_throughput) < _BEYOND:
             dropped[hardware_type] = f"no usable prediction: log throughput {log_throughput}"
             continue
+        low, high = (float(bound[at]) for bound in (estimate.log_low, estimate.log_high))
+        if (widest := policy.confidence.max_interval_ratio) is not None and not high - low <= math.log(widest):
+            dropped[hardware_type] = (
+                f"not confident: its 80 % interval spans a factor of {math.exp(min(high - low, _BEYOND)):.3g}, "
+                f"the policy allows {widest:g}"
+            )
+            continue
         level = int(estimate.level[at])
         throughput = math.exp(log_throughput)
         choices.append(
             Choice(
                 hardware_type,
                 throughput,
-                math.exp(max(-_BEYOND, float(estimate.log_low[at]))),
-                math.exp(min(_BEYOND, float(estimate.log_high[at]))),
+                math.exp(max(-_BEYOND, low)),
+                math.exp(min(_BEYOND, high)),
                 throughput / (trainer_count * cost),
                 BACKOFF[level].view if level >= 0 else None,
                 cost,
-                demoted=0 < policy.demotion.failures <= _failures(rows[at]),
+                demoted=_demoted(rows[at], policy, now_us),
             )
         )
     choices.sort(key=lambda choice: (choice.demoted, -choice.score, choice.hardware_type))
     return tuple(choices), dropped
 
 
-def _failures(rows: Rows) -> int:
-    """Failures since the last success of the family on this hardware, at this scale or at all, whichever are more."""
+def _demoted(rows: Rows, policy: Policy, now_us: int) -> bool:
+    """Whether the family fails on this hardware, at this scale or at all."""
     found = [rows[level.view] for level in (FAMILY_HARDWARE, FAMILY_SCALE)]
-    counts = [row.features["failures_since_success"] for row in found if row is not None]
-    return max((count for count in counts if isinstance(count, int)), default=0)
+    return any(
+        isinstance(failures := row.features["failures_since_success"], int)
+        and policy.demotes(failures, row.recorded_at_us, now_us)
+        for row in found
+        if row is not None
+    )
+
+
+def recent(rows: Sequence[Rows], policy: Policy, now_us: int) -> Sequence[Rows]:
+    """`rows` without what the policy says is too old to predict by."""
+    if policy.history.max_age_hours is None:
+        return rows
+
+    def kept(row: StoredRow | None) -> StoredRow | None:
+        seen = None if row is None else row.features["last_seen"]
+        return None if isinstance(seen, int) and policy.too_old(seen, now_us) else row
+
+    return [{view: kept(row) for view, row in of_candidate.items()} for of_candidate in rows]
 
 
 def reports(
@@ -116,7 +149,9 @@ def reports(
     """Everything that is known about each of `candidates`, by hardware type."""
     by_type = {choice.hardware_type: choice for choice in choices}
     categories = bundle.model.categories
-    seen = {name: feature(columns, name, categories) for name in bundle.model.features}
+    seen = {
+        name: feature(columns, name, categories, specifications_of(bundle.catalogue)) for name in bundle.model.features
+    }
     result = {}
     for at, (hardware_type, _) in enumerate(candidates):
         result[hardware_type] = CandidateReport(

@@ -6,6 +6,7 @@ does not displace the one that serves; the error is kept beside it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -64,16 +65,21 @@ class Reloading(Generic[T]):
 
 
 class Reloader:
-    """A thread that refreshes some values every `every_s` seconds; it is started anew after a fork."""
+    """A thread that refreshes some values every `every_s` seconds; it is started anew after a fork.
 
-    def __init__(self, values: Sequence[Reloading[Any]], every_s: float) -> None:
+    Args:
+        at_once: the thread begins with a refresh, for values that take too long to read before.
+    """
+
+    def __init__(self, values: Sequence[Reloading[Any]], every_s: float, *, at_once: bool = False) -> None:
         self._values = values
         self._every_s = every_s
+        self._at_once = at_once
         self._start_over()
         _RELOADERS.add(self)
 
     def _start_over(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may rank while the thread is started
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._finalizer = weakref.finalize(self, self._stop.set)
@@ -92,10 +98,16 @@ class Reloader:
             return
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=_poll, args=(self._values, self._stop, self._every_s), name="leap-reload", daemon=True
+                thread = threading.Thread(
+                    target=_poll,
+                    args=(self._values, self._stop, self._every_s, self._at_once),
+                    name="leap-reload",
+                    daemon=True,
                 )
-                self._thread.start()
+                # Where there can be no more threads, or the interpreter ends, what was read last goes on serving.
+                with contextlib.suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
 
     def close(self) -> None:
         """End the thread."""
@@ -105,8 +117,9 @@ class Reloader:
             thread.join(timeout=1.0)  # longer only while it reads a bundle; it ends by itself afterwards
 
 
-def _poll(values: Sequence[Reloading[Any]], stop: threading.Event, every_s: float) -> None:
-    while not stop.wait(every_s):
+def _poll(values: Sequence[Reloading[Any]], stop: threading.Event, every_s: float, at_once: bool) -> None:
+    while not stop.wait(0.0 if at_once else every_s):
+        at_once = False
         for value in values:
             value.refresh()
 

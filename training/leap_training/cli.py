@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
 import click
 import msgspec
@@ -14,21 +16,43 @@ from leap_features.hardware import CATALOGUE
 from leap_features.instant import Instant
 from leap_features.settings import Settings
 from leap_predictor.errors import BundleError
+from leap_predictor.manifest import ModelName
 from leap_training.config_keys import config_keys_option
+
+if TYPE_CHECKING:
+    from leap_training.publish import Publishable
+    from leap_training.training_set import TrainingSet
 
 
 @click.command("train")
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option("--before", type=Instant(), help="Use only what was recorded before this time (RFC 3339).")
 @click.option("--bundles", type=click.Path(path_type=Path), help="Directory of bundles [default: LEAP_BUNDLES].")
+@click.option(
+    "--model",
+    "name",
+    type=click.Choice(get_args(ModelName)),
+    default="layered",
+    show_default=True,
+    help="What is fitted: the layered model, the paper's cascade (leap), or its single regressor (xgboost).",
+)
 @config_keys_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def train_command(
-    dataset: Path, before: datetime | None, bundles: Path | None, config_keys: tuple[str, ...], as_json: bool
+    dataset: Path,
+    before: datetime | None,
+    bundles: Path | None,
+    name: ModelName,
+    config_keys: tuple[str, ...],
+    as_json: bool,
 ) -> None:
-    """Fit the ranking model on DATASET (written by `leap dataset`) and publish it as the current bundle."""
+    """Fit a ranking model on DATASET (written by `leap dataset`) and publish it as the current bundle."""
+    if config_keys and name != "layered":
+        raise click.UsageError(
+            f"--config-key is for the model layered, {name} takes every key of the configuration that can be a "
+            "feature: leave it out"
+        )
     from leap_training.holdout import held_out, metrics, table  # noqa: PLC0415  # `--help` needs no pandas
-    from leap_training.layered import fit  # noqa: PLC0415
     from leap_training.publish import ServedDiffers, publish_model  # noqa: PLC0415
     from leap_training.training_set import read_training_set  # noqa: PLC0415
 
@@ -38,8 +62,9 @@ def train_command(
         read = read_training_set(dataset)
         rows = read.rows if before is None else read.rows.where(read.rows.recorded_at_us < to_us(before))
         click.echo(f"fitting {len(rows):,} attempts", err=True)
-        evaluation = held_out(rows, CATALOGUE, config_keys)
-        fitted = fit(rows, CATALOGUE, config_keys=config_keys)
+        fit = _fit_of(name, config_keys)
+        evaluation = held_out(rows, lambda earlier: fit(earlier, False))
+        fitted = fit(rows, True)
         figures = {} if evaluation is None else metrics(evaluation)
         bundle_id = publish_model(
             fitted,
@@ -63,11 +88,23 @@ def train_command(
     click.echo(f"fitted {len(rows):,} attempts, recorded from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC")
     if read.set_aside:
         click.echo(
-            f"set aside {read.set_aside:,} rows without a usable throughput, trainer count, hardware or model type"
+            f"set aside {read.set_aside:,} rows without a usable throughput, trainer count, hardware or model type, "
+            "or without the name of the attempt or its family"
         )
-    click.echo(f"{fitted.cells:,} cells of {len(fitted.model.model_types):,} model types")
+    click.echo(fitted.summary)
     if evaluation is not None:
         click.echo("the same fit without the latest fifth, scored on it:")
         for line in table(evaluation):
             click.echo(line)
     click.echo(f"published {bundle_id} in {bundles or settings.bundles}")
+
+
+def _fit_of(name: ModelName, config_keys: tuple[str, ...]) -> Callable[[TrainingSet, bool], Publishable]:
+    """Fits the model of this name on rows, with or without measuring its intervals."""
+    if name == "layered":
+        from leap_training.layered import fit  # noqa: PLC0415
+
+        return lambda rows, intervals: fit(rows, CATALOGUE, config_keys=config_keys, intervals=intervals)
+    from leap_training.served_trees import fit_trees  # noqa: PLC0415  # XGBoost takes a second
+
+    return lambda rows, intervals: fit_trees(name, rows, CATALOGUE, intervals=intervals)

@@ -9,7 +9,7 @@ quantile rests on more than one evening.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from leap_features.levels import BACKOFF
 from leap_predictor.basis import Floats
 from leap_predictor.layered import Estimate
+from leap_predictor.served_model import NORMAL
 from leap_training.training_set import TrainingSet
 
 COVERAGE: Final = 0.8
@@ -34,9 +35,6 @@ MAX_ROWS: Final = 20_000
 MIN_ROWS: Final = 50
 """Without so many in all, the widths stay those of the normal distribution."""
 
-NORMAL: Final = 1.2815515655446004
-"""Half-width of the 80 % interval of a normal distribution, in standard deviations."""
-
 PRIOR_ROWS: Final = 100.0
 """A level's quantile counts as much as that of all levels but the first where it has so many rows, and theirs as much
 as the normal distribution's."""
@@ -49,18 +47,24 @@ def widths(rows: TrainingSet, predict: Callable[[TrainingSet, TrainingSet], Esti
         rows: the rows of the fit.
         predict: fits on its first argument and predicts its second one.
     """
-    away, level = _scores(rows, predict)
+    away, level = scores(rows, predict)
     if len(away) < MIN_ROWS:
         return np.full(LEVELS, NORMAL)
-    elsewhere = _shrunk(away[level != 0], NORMAL)
-    return np.array([_shrunk(away[level == at - 1], elsewhere) for at in range(LEVELS)])
+    elsewhere = shrunk(away[level != 0], NORMAL)
+    return np.array([shrunk(away[level == at - 1], elsewhere) for at in range(LEVELS)])
 
 
-def _scores(
-    rows: TrainingSet, predict: Callable[[TrainingSet, TrainingSet], Estimate]
+def scores(
+    rows: TrainingSet, predict: Callable[[TrainingSet, TrainingSet], Estimate], splits: Sequence[float] = SPLITS
 ) -> tuple[Floats, NDArray[np.int8]]:
-    """How far later runs lay from their predictions, in spreads, and the level that answered."""
-    ends: list[int] = np.quantile(rows.recorded_at_us, [*SPLITS, 1.0], method="lower").tolist() if len(rows) else []
+    """How far later runs lay from their predictions, in spreads, and the level that answered.
+
+    Args:
+        rows: the rows of the fit.
+        predict: fits on its first argument and predicts its second one.
+        splits: shares of the rows that are fitted on, in order; what follows, up to the next one, is predicted.
+    """
+    ends: list[int] = np.quantile(rows.recorded_at_us, [*splits, 1.0], method="lower").tolist() if len(rows) else []
     found = []
     for cut, end in pairwise(ends):
         earlier = rows.where(rows.recorded_at_us < cut)
@@ -75,14 +79,15 @@ def _scores(
     return np.concatenate([away for away, _ in found]), np.concatenate([level for _, level in found])
 
 
-def _shrunk(away: Floats, towards: float) -> float:
+def shrunk(away: Floats, towards: float) -> float:
+    """The quantile of `away`, leaning the more on `towards` the fewer there are."""
     if not len(away):
         return towards
     share = len(away) / (len(away) + PRIOR_ROWS)
-    return float(towards ** (1 - share) * _quantile(away) ** share)
+    return float(towards ** (1 - share) * quantile(away) ** share)
 
 
-def _quantile(away: Floats) -> float:
+def quantile(away: Floats) -> float:
     """The ⌈(n + 1) · 80 %⌉-th smallest, which a next one is at most as often as that (never less than a tiny width)."""
     place = min(len(away), int(np.ceil((len(away) + 1) * COVERAGE)))
     return max(1e-6, float(np.partition(away, place - 1)[place - 1]))

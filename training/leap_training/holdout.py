@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from leap_features.backoff import backoff
-from leap_features.hardware import Catalogue
 from leap_training.judge.figures import Figures, figures, relative_error
 from leap_training.judge.slices import flags
-from leap_training.layered import fit
+from leap_training.model import FittedModel
 from leap_training.training_set import TrainingSet
 
 HOLDOUT_SHARE: Final = 0.2
@@ -28,7 +27,7 @@ HeldOut = Mapping[str, Mapping[str, Figures]]
 """By slice and method."""
 
 
-def held_out(rows: TrainingSet, catalogue: Catalogue, config_keys: Sequence[str]) -> HeldOut | None:
+def held_out(rows: TrainingSet, fit: Callable[[TrainingSet], FittedModel]) -> HeldOut | None:
     """Score a fit without the latest rows on those rows; None where there are too few."""
     if not len(rows):
         return None
@@ -37,9 +36,8 @@ def held_out(rows: TrainingSet, catalogue: Catalogue, config_keys: Sequence[str]
     earlier = rows.where(rows.recorded_at_us < cut)
     if len(later) < MIN_HOLDOUT_ROWS or not len(earlier):
         return None
-    fitted = fit(earlier, catalogue, config_keys=config_keys, intervals=False)
     answers = {
-        "model": fitted.estimate(later.hidden()).log_throughput,
+        "model": fit(earlier).predict(later.hidden()).log_throughput,
         "backoff_last": backoff(later.columns).last,
     }
     errors = {name: relative_error(answer, later.log_throughput) for name, answer in answers.items()}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from leap_features.hardware import CATALOGUE, Catalogue
 from leap_predictor.basis import Basis, Floats, HardwareTable
 from leap_predictor.bundle import specifications_of
 from leap_predictor.layered import Estimate, Layered
+from leap_predictor.layered_files import to_files
+from leap_predictor.manifest import ModelName
+from leap_predictor.served_model import NORMAL, ServedModel
 from leap_predictor.settings_columns import Setting, SettingsEncoder, signed_logarithm
 from leap_training import conformal, variances
 from leap_training.cells import Cells, cells_of
@@ -46,6 +49,8 @@ class ConfigKeyError(ValueError):
 class Fitted:
     """A model beside what it was made of."""
 
+    name: ClassVar[ModelName] = "layered"
+
     model: Layered
     """As the launcher will run it."""
     variances: Variances
@@ -59,6 +64,28 @@ class Fitted:
             f"{layer}_{name}": value for layer, values in layers.items() for name, value in values.items()
         }
         return {**plain, "noise": self.variances.noise, "cells": float(self.cells)}
+
+    @property
+    def summary(self) -> str:
+        """What was fitted, in a few words."""
+        return f"{self.cells:,} cells of {len(self.model.model_types):,} model types"
+
+    def files(self) -> dict[str, bytes]:
+        """The files of its bundle, by name."""
+        return to_files(self.model)
+
+    def difference(self, served: ServedModel, sample: TrainingSet) -> str | None:
+        """Where `served` estimates a row of `sample` otherwise, in any bit; None: nowhere."""
+        columns = with_settings(sample, self.model.encoder)
+        wanted, got = self.model.estimate(columns), served.estimate(columns)
+        for name in ("log_throughput", "log_low", "log_high"):
+            differs = getattr(got, name) != getattr(wanted, name)
+            if differs.any():
+                row = int(np.argmax(differs))
+                return (
+                    f"{name} {getattr(got, name)[row]!r} instead of {getattr(wanted, name)[row]!r} on sample row {row}"
+                )
+        return None
 
     def estimate(self, rows: TrainingSet) -> Estimate:
         """The live estimate of every row."""
@@ -119,7 +146,7 @@ def fit(rows: TrainingSet, catalogue: Catalogue, *, config_keys: Sequence[str] =
             widths,
         )
 
-    plain = np.full(conformal.LEVELS, conformal.NORMAL)
+    plain = np.full(conformal.LEVELS, NORMAL)
 
     def predicted(earlier: TrainingSet, later: TrainingSet) -> Estimate:
         return made(*_basis(earlier, table, encoder, catalogue), plain).estimate(with_settings(later, encoder))

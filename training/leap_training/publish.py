@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from leap_features.events import from_us
 from leap_features.hardware import Catalogue
 from leap_features.meta import SCHEMA_VERSION
-from leap_predictor.bundle import library_version, publish
-from leap_predictor.layered_files import from_files, to_files
+from leap_predictor.bundle import library_version, publish, read_model
 from leap_predictor.manifest import (
     FORMAT,
     Manifest,
+    ModelName,
     TrainingWindow,
     backoff_views,
     hardware_entries,
     history_views,
 )
-from leap_training.layered import Fitted, with_settings
+from leap_predictor.served_model import ServedModel
+from leap_training.model import FittedModel
 from leap_training.training_set import TrainingSet
 
 SAMPLE_ROWS: Final = 2_000
@@ -32,29 +33,49 @@ class ServedDiffers(RuntimeError):
     """The files of a bundle predict otherwise than the model that they were made of; it is not published."""
 
 
-def check_served(fitted: Fitted, files: Mapping[str, bytes], catalogue: Catalogue, rows: TrainingSet) -> None:
-    """Read the model back from `files`, as a launcher does, and compare its estimates on a sample of `rows`.
+class Publishable(FittedModel, Protocol):
+    """A fit that can be published, beside the same as a launcher runs it."""
+
+    @property
+    def name(self) -> ModelName:
+        """Of the model."""
+
+    @property
+    def model(self) -> ServedModel:
+        """As a launcher runs it."""
+
+    @property
+    def settings(self) -> dict[str, float | str]:
+        """Parameters of the fit, by name."""
+
+    @property
+    def summary(self) -> str:
+        """What was fitted, in a few words."""
+
+    def files(self) -> dict[str, bytes]:
+        """The files of its bundle, by name."""
+
+    def difference(self, served: ServedModel, sample: TrainingSet) -> str | None:
+        """Where `served` predicts a row of `sample` otherwise than was fitted, for a person; None: nowhere."""
+
+
+def check_served(fitted: Publishable, files: Mapping[str, bytes], catalogue: Catalogue, rows: TrainingSet) -> None:
+    """Read the model back from `files`, as a launcher does, and compare what it predicts on a sample of `rows`.
 
     Raises:
         ModelError: the files are refused.
-        ServedDiffers: an estimate differs in any bit.
+        ServedDiffers: it predicts a row otherwise than was fitted.
     """
     sample = rows.where(np.arange(0, len(rows), max(1, len(rows) // SAMPLE_ROWS)))
-    columns = with_settings(sample, fitted.model.encoder)
-    wanted = fitted.model.estimate(columns)
-    got = from_files(files, catalogue.canonical).estimate(columns)
-    for name in ("log_throughput", "log_low", "log_high"):
-        differs = getattr(got, name) != getattr(wanted, name)
-        if differs.any():
-            row = int(np.argmax(differs))
-            raise ServedDiffers(
-                f"a bundle must predict what the fit predicts, got {name} {getattr(got, name)[row]!r} instead of "
-                f"{getattr(wanted, name)[row]!r} on sample row {row}: this is a fault of leap-throughput"
-            )
+    difference = fitted.difference(read_model(fitted.name, files, catalogue), sample)
+    if difference is not None:
+        raise ServedDiffers(
+            f"a bundle must predict what the fit predicts, got {difference}: this is a fault of leap-throughput"
+        )
 
 
 def publish_model(
-    fitted: Fitted,
+    fitted: Publishable,
     rows: TrainingSet,
     bundles: Path,
     *,
@@ -86,7 +107,7 @@ def publish_model(
         ServedDiffers: the files do not predict what was fitted.
         BundleError: the bundle cannot be written.
     """
-    files = to_files(fitted.model)
+    files = fitted.files()
     check_served(fitted, files, catalogue, rows)
     manifest = Manifest(
         format=FORMAT,
@@ -96,7 +117,7 @@ def publish_model(
         history_schema=SCHEMA_VERSION,
         family_rule=family_rule,
         family_rules=family_rules,
-        model="layered",
+        model=fitted.name,
         features=fitted.model.features,
         categories={name: tuple(values) for name, values in fitted.model.categories.items()},
         views=history_views(),

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from leap_predictor.history_reader import HistoryReader
 from leap_predictor.manifest import SERVED_FEATURES, history_views
 from services import RedisServer
 from stored_history import Subject, store_meta, store_runs
+from stream_process import wait_until
+from tls_front import TlsFront
 
 VIEWS = history_views()
 PATIENT_S = 30.0
@@ -226,28 +229,133 @@ def test_child_after_a_fork_reads_on_a_connection_of_its_own(
     assert proxy.connections == 2
 
 
-def test_closed_reader_raises_and_its_thread_is_gone(reader: HistoryReader, redis_client: redis.Redis) -> None:
+def test_closed_reader_raises_and_its_connection_is_gone(
+    reader: HistoryReader, redis_client: redis.Redis, proxy: CountingProxy
+) -> None:
     read(reader)
-    before = running()
     reader.close()
     reader.close()
-    assert running() == before - 1
+    wait_until(lambda: proxy.ended == 1, timeout_s=PATIENT_S, what="the end of its connection")
     with pytest.raises(StoreError, match="closed"):
         read(reader)
+    assert proxy.connections == 1
 
 
-def test_reader_that_nobody_holds_any_more_ends_its_thread(redis_server: RedisServer, project: str) -> None:
-    before = running()
-    reader = HistoryReader(redis_server.url, project)
+def test_closing_wakes_who_waits_for_an_answer(
+    reader: HistoryReader, redis_client: redis.Redis, proxy: CountingProxy
+) -> None:
     read(reader)
-    assert running() == before + 1
+    proxy.silent = True
+    asked = proxy.commands
+    errors: list[StoreError] = []
+
+    def ask() -> None:
+        with pytest.raises(StoreError) as caught:
+            read(reader, within_s=600.0)
+        errors.append(caught.value)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_until(lambda: proxy.commands > asked, timeout_s=PATIENT_S, what="the question")
+    reader.close()
+    thread.join()
+    assert not isinstance(errors[0], StoreTimeout)
+
+
+def test_reader_that_nobody_holds_any_more_ends_its_connection(proxy: CountingProxy, project: str) -> None:
+    reader = HistoryReader(proxy.url, project)
+    read(reader)
+    assert proxy.ended == 0
     del reader
     gc.collect()
-    assert running() == before
+    wait_until(lambda: proxy.ended == 1, timeout_s=PATIENT_S, what="the end of its connection")
 
 
-def running() -> int:
-    return sum(thread.name == "leap-history" for thread in threading.enumerate())
+def test_reader_keeps_no_thread_once_it_is_connected(reader: HistoryReader, redis_client: redis.Redis) -> None:
+    before = set(threading.enumerate())
+    read(reader)
+    wait_until(
+        lambda: not any(thread.name == "leap-connect" for thread in set(threading.enumerate()) - before),
+        timeout_s=PATIENT_S,
+        what="the end of the thread that connects",
+    )
+
+
+def test_connection_that_takes_longer_than_the_caller_waits_serves_the_next_one(
+    reader: HistoryReader, redis_client: redis.Redis, proxy: CountingProxy, project: str
+) -> None:
+    store_meta(redis_client, project)
+    proxy.silent = True
+    with pytest.raises(StoreTimeout):
+        read(reader, within_s=0.05)
+    proxy.silent = False
+    assert read(reader).meta is not None
+    assert proxy.connections == 1
+
+
+def test_answers_of_either_protocol_are_understood(
+    redis_server: RedisServer, redis_client: redis.Redis, project: str
+) -> None:
+    store_meta(redis_client, project)
+    store_runs(redis_client, project, subject(), [5.0])
+    readings = []
+    for protocol in (2, 3):
+        reader = HistoryReader(f"{redis_server.url}?protocol={protocol}", project)
+        readings.append(read(reader, subject(), subject("other")))
+        reader.close()
+    assert readings[0] == readings[1]
+    assert readings[0].rows[0]["family_history"] is not None
+
+
+@pytest.fixture
+def tls(redis_client: redis.Redis, tmp_path: Path) -> Iterator[TlsFront]:
+    with TlsFront(tmp_path, redis_client.connection_pool.connection_kwargs["port"]) as front:
+        yield front
+
+
+def test_many_reads_over_tls_take_one_connection(tls: TlsFront, redis_client: redis.Redis, project: str) -> None:
+    # After the handshake a server sends session tickets unasked, which are no answer and no fault.
+    store_meta(redis_client, project)
+    store_runs(redis_client, project, subject(), [5.0])
+    reader = HistoryReader(tls.url, project)
+    for _ in range(20):
+        assert read(reader, *(subject(f"H{at}") for at in range(22)), subject()).rows[-1]["family_history"] is not None
+    reader.close()
+    assert tls.connections == 1
+
+
+def test_silence_over_tls_is_given_up_and_the_next_read_has_a_connection_of_its_own(
+    tls: TlsFront, redis_client: redis.Redis, project: str
+) -> None:
+    store_meta(redis_client, project)
+    reader = HistoryReader(tls.url, project)
+    assert read(reader).meta is not None
+    tls.silent.set()
+    with pytest.raises(StoreTimeout):
+        read(reader, within_s=0.05)
+    tls.silent.clear()
+    assert read(reader).meta is not None
+    reader.close()
+    assert tls.connections == 2
+
+
+def test_closing_wakes_who_waits_for_an_answer_over_tls(tls: TlsFront, redis_client: redis.Redis, project: str) -> None:
+    reader = HistoryReader(tls.url, project)
+    read(reader)
+    tls.silent.set()
+    errors: list[StoreError] = []
+
+    def ask() -> None:
+        with pytest.raises(StoreError) as caught:
+            read(reader, within_s=600.0)
+        errors.append(caught.value)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.2)  # it closes either before the question or during it
+    reader.close()
+    thread.join()
+    assert len(errors) == 1
 
 
 @pytest.mark.parametrize("url", ["", "http://localhost", "localhost:6379"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import threading
@@ -20,6 +21,7 @@ from leap_features.meta import meta_key
 from leap_predictor import Job, Predictor, Reason
 from leap_predictor.bundle import CURRENT
 from leap_predictor.layered_files import MATRICES, NUMBERS
+from leap_streams.child_process import free_port
 from services import RedisServer, SentinelDeployment
 from small_bundle import CREATED_AT, publish_small_bundle
 from stored_history import Subject, store_meta, store_runs
@@ -407,6 +409,70 @@ def test_candidate_on_which_the_family_keeps_failing_goes_last(
     choices = predictor.rank(JOB, [SLOW, FAST])
     assert choices[-1].hardware_type == best
     assert choices[-1].demoted
+
+
+def test_job_of_the_control_group_gets_no_ranking_and_its_explanation_says_which(
+    open_predictor: Open, store: redis.Redis, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[models.shares]\nbert = 0.0")
+    predictor = open_predictor(policy=policy)
+    assert predictor.rank(JOB, [SLOW, FAST]) == []
+    answer = predictor.explain(JOB, [SLOW, FAST])
+    assert (answer.choices, answer.reason) == ((), Reason.CONTROL_GROUP)
+    assert list(answer.withheld) == open_predictor().rank(JOB, [SLOW, FAST])
+
+
+def test_history_that_the_policy_finds_too_old_does_not_take_part(
+    open_predictor: Open, store: redis.Redis, project: str, tmp_path: Path
+) -> None:
+    without = open_predictor().rank(JOB, [SLOW])
+    store_runs(store, project, subject(SLOW), [800.0])  # in 1970
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[history]\nmax_age_hours = 24")
+    assert open_predictor().rank(JOB, [SLOW])[0].level == "family_scale_history"
+    assert open_predictor(policy=policy).rank(JOB, [SLOW]) == without
+
+
+def test_counters_add_up_and_tell_the_state_of_the_store(open_predictor: Open, store: redis.Redis) -> None:
+    predictor = open_predictor()
+    before = predictor.counters()
+    assert (before["asked"], before["ranked"], before["empty"]) == (0, 0, {})
+    predictor.rank(JOB, [SLOW])
+    predictor.rank(JOB, [])
+    predictor.rank(JOB, [])
+    predictor.rank({}, [SLOW])
+    predictor.explain(JOB, [SLOW])
+    counted: Any = predictor.counters()
+    assert (counted["asked"], counted["ranked"]) == (4, 1)
+    assert counted["empty"] == {"job_invalid": 1, "no_candidates": 2}
+    assert counted["latency_ms"]["at_most"]["inf"] == 4
+    assert counted["store"] == {"name": "closed", "failures": 0, "retry_in_s": 0.0, "last_error": ""}
+    assert counted["bundle_id"] == predictor.explain(JOB, [SLOW]).bundle_id
+    assert counted["decisions"] is None
+    json.dumps(counted)
+
+    lost = open_predictor(redis_url=f"redis://127.0.0.1:{free_port()}/0")
+    for _ in range(4):
+        lost.rank(JOB, [SLOW])
+    counted = lost.counters()
+    assert counted["empty"] == {"store_unavailable": 4}
+    assert (counted["store"]["name"], counted["store"]["failures"]) == ("open", 3)
+    assert counted["store"]["retry_in_s"] > 0
+    assert "refused" in counted["store"]["last_error"]
+
+
+def test_child_after_a_fork_counts_from_zero(open_predictor: Open, store: redis.Redis) -> None:
+    predictor = open_predictor()
+    predictor.rank(JOB, [SLOW])
+    child = os.fork()
+    if child == 0:
+        predictor.rank(JOB, [SLOW])
+        predictor.rank(JOB, [SLOW])
+        os._exit(int(predictor.counters()["asked"]))  # type: ignore[call-overload]
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 2
+    assert predictor.counters()["asked"] == 1
 
 
 def test_corrupted_row_gives_an_empty_list(open_predictor: Open, store: redis.Redis, project: str) -> None:

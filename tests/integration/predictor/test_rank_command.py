@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
+from kubernetes_types import problems
 from leap_predictor.cli import rank_command
 from services import RedisServer
 from small_bundle import publish_small_bundle
@@ -114,3 +116,108 @@ def test_wrong_usage_exits_1_with_one_line(
     assert result.exit_code == 1
     assert message in result.output
     assert "secret" not in result.output
+
+
+POD = {"kind": "Pod", "spec": {"containers": [{"name": "train", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}}
+LABELS = """
+[slurm.features]
+H100 = "h100"
+A100 = "a100"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str, Any], str]:
+    def file_(name: str, content: Any) -> str:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    return file_
+
+
+def test_format_json_is_the_ranking_alone(run: Any) -> None:
+    result = run("--candidates", "A100,H100", "--format", "json")
+    answer = json.loads(result.stdout)
+    assert answer.keys() == {"choices", "reason"}
+    assert answer["choices"] == json.loads(run("--candidates", "A100,H100", "--json").stdout)["choices"]
+    assert json.loads(run("--candidates", "Warp9", "--format", "json").stdout) == {
+        "choices": [],
+        "reason": "no_candidate_left",
+    }
+
+
+def test_format_kubernetes_puts_the_ranking_into_the_manifest(run: Any, file: Any) -> None:
+    manifest = file("pod.json", POD)
+    arguments = ("--candidates", "H100,A100,MI300X", "--format", "kubernetes", "--job-manifest", manifest)
+    result = run(*arguments)
+    assert result.exit_code == 0
+    pod = json.loads(result.stdout)
+    affinity = pod["spec"].pop("affinity")
+    assert pod == POD
+    assert list(problems(affinity)) == []
+    ranked = json.loads(run("--candidates", "H100,A100,MI300X", "--json").stdout)["choices"]
+    labelled = [choice for choice in ranked if choice["hardware_type"] != "MI300X"]
+    terms = affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["weight"] for term in terms] == [
+        round(100 * choice["score"] / labelled[0]["score"]) for choice in labelled
+    ]
+    assert "warning: 'MI300X' has no node label and is left out" in result.stderr
+
+
+def test_format_slurm_is_one_option_a_line(run: Any, file: Any) -> None:
+    labels, script = file("labels.toml", LABELS), file("job.sh", "#!/bin/sh\n#SBATCH --constraint=ib\nsrun train\n")
+    arguments = ("--candidates", "A100,H100", "--format", "slurm", "--labels", labels)
+    best = json.loads(run("--candidates", "A100,H100", "--json").stdout)["choices"][0]["hardware_type"].lower()
+    assert run(*arguments).stdout == f"--prefer={best}\n"
+    assert run(*arguments, "--job-manifest", script).stdout == f"--prefer=ib&{best}\n"
+
+
+def test_format_skypilot_puts_the_accelerators_of_the_task_in_order(run: Any, file: Any) -> None:
+    task = file("task.json", {"run": "train", "resources": {"accelerators": {"T4": 8, "H100": 8, "A100-80GB": 8}}})
+    result = run("--candidates", "A100,H100", "--format", "skypilot", "--job-manifest", task)
+    ranked = [one["hardware_type"] for one in json.loads(run("--candidates", "A100,H100", "--json").stdout)["choices"]]
+    names = {"A100": "A100-80GB:8", "H100": "H100:8"}
+    ordered = [names[hardware_type] for hardware_type in ranked] + ["T4:8"]
+    assert json.loads(result.stdout) == {
+        "run": "train",
+        "resources": {"ordered": [{"accelerators": a} for a in ordered]},
+    }
+    assert "left" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "job"),
+    [("kubernetes", POD), ("slurm", "#!/bin/sh\n"), ("skypilot", {"resources": {"accelerators": {"T4": 1, "L4": 1}}})],
+)
+def test_without_a_ranking_a_scheduler_gets_the_job_as_it_was(run: Any, file: Any, scheduler: str, job: Any) -> None:
+    arguments = ("--candidates", "A100", "--format", scheduler, "--job-manifest", file("job", job))
+    result = run(*arguments, "--redis-url", "redis://127.0.0.1:1/0")
+    assert result.exit_code == 0
+    assert (json.loads(result.stdout) if result.stdout else "#!/bin/sh\n") == job
+    assert "no ranking (store_unavailable)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--format", "kubernetes", "--json"), 2, "--json and --explain go with the table"),
+        (("--format", "json", "--explain"), 2, "--json and --explain go with the table"),
+        (("--accelerators-per-node", "8"), 2, "are for schedulers: give --format kubernetes, slurm, skypilot"),
+        (("--format", "slurm", "--labels", "absent.toml"), 1, "labels absent.toml cannot be read"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    run: Any, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    result = run("--candidates", "A100", *arguments)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_manifest_that_is_none_is_refused(run: Any, file: Any) -> None:
+    arguments = ("--candidates", "A100", "--format", "kubernetes", "--job-manifest", file("pod.json", "[]"))
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert "must hold one object, got list" in result.stderr

@@ -3,129 +3,105 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leap_predictor.cascade import Cascade, HalfWidths
 from leap_predictor.errors import TreesError
-from leap_predictor.trees import Trees
-from leap_training.conversion import trees_of
+from leap_training.cascade import Cascade as TrainedCascade
+from leap_training.conversion import side_by_side, trees_of
+from random_boosters import ROWS, Shape, shapes, walk
 from small_trees import forest
 
 
-def walk(trees: Trees, row: list[float]) -> float:
-    """The obvious way: one row, one tree, one node at a time."""
-    total = trees.base
-    for root in trees.roots.tolist():
-        node = root
-        while trees.children[2 * node] != node:
-            value = row[int(trees.feature[node])]
-            count = int(trees.category_count[node])
-            if np.isnan(value):
-                right = bool(trees.default_right[node])
-            elif count:
-                known = 0 <= value < count
-                right = known and bool(trees.category_right[int(trees.category_start[node]) + int(value)])
-            else:
-                right = np.float32(value) >= trees.threshold[node]
-            node = int(trees.children[2 * node + int(right)])
-        total += float(trees.value[node])
-    return total
-
-
-def rows_of(random: np.random.Generator, kinds: list[str], count: int, categories: int, missing: float) -> Any:
-    rows = random.normal(size=(count, len(kinds))).astype(np.float32)
-    for at, kind in enumerate(kinds):
-        if kind == "c":
-            rows[:, at] = random.integers(0, categories, count)
-    rows[random.random(rows.shape) < missing] = np.nan
-    return rows
-
-
 @settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**31),
-    kinds=st.lists(st.sampled_from(["c", "q"]), min_size=1, max_size=6),
-    categories=st.integers(1, 90),
-    depth=st.integers(1, 10),
-    rounds=st.integers(1, 40),
-    one_hot=st.sampled_from([1, 4, 100]),
-    gamma=st.sampled_from([0.0, 0.5]),
-    missing=st.sampled_from([0.0, 0.2]),
-)
-def test_trees_predict_what_xgboost_predicts_with_gaps_and_categories_seen_and_unseen(
-    seed: int, kinds: list[str], categories: int, depth: int, rounds: int, one_hot: int, gamma: float, missing: float
-) -> None:
-    random = np.random.default_rng(seed)
-    rows = rows_of(random, kinds, 200, categories, missing)
-    target = np.nan_to_num(rows) @ random.normal(size=len(kinds))
-    parameters = {
-        "objective": "reg:quantileerror",
-        "quantile_alpha": 0.5,
-        "max_depth": depth,
-        "max_cat_to_onehot": one_hot,
-        "gamma": gamma,
-        "nthread": 1,
-    }
-    booster = xgboost.train(parameters, xgboost.QuantileDMatrix(rows, target, feature_types=kinds), rounds)
-    trees = Trees.from_bytes(trees_of(booster).to_bytes())
-
-    later = rows_of(random, kinds, 200, 3 * categories, 0.3)
-    wanted = booster.predict(xgboost.DMatrix(later, feature_types=kinds))
+@given(shapes)
+def test_trees_predict_what_xgboost_predicts_with_gaps_and_categories_seen_and_unseen(shape: Shape) -> None:
+    booster = shape.regressor()
+    trees = trees_of(booster)
+    later = shape.rows(ROWS, seen=False)
     got = trees.predict(later)
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(wanted).max())))
-    np.testing.assert_allclose(got[:20], [walk(trees, row.tolist()) for row in later[:20]], rtol=1e-12)
+    wanted = booster.predict(xgboost.DMatrix(later, feature_types=shape.kinds))
+    np.testing.assert_array_equal(got, wanted)
+    assert got[:20].tolist() == [walk(trees, row.tolist()) for row in later[:20]]
+    assert [trees.predict(row[None])[0] for row in later[:20]] == got[:20].tolist()
 
 
-_WHOLE = forest(
-    roots=[0, 3],
-    feature=[0, 0, 0, 1, 0, 0],
-    threshold=[0.5, np.inf, np.inf, np.inf, np.inf, np.inf],
-    children=[1, 2, 1, 1, 2, 2, 4, 5, 4, 4, 5, 5],
-    value=[0.0, -1.0, 1.0, 0.0, 0.25, -0.25],
-    category_count=[0, 0, 0, 2, 0, 0],
-    category_right=[False, True],
-    feature_count=2,
-)
-_BYTES = _WHOLE.to_bytes()
-_ROWS = np.array([[0.0, 0.0], [1.0, 1.0], [np.nan, np.nan]], dtype=np.float32)
+@settings(max_examples=30, deadline=None)
+@given(shapes, st.integers(2, 13))
+def test_classes_have_the_margins_that_xgboost_gives_them(shape: Shape, classes: int) -> None:
+    booster = shape._replace(rounds=min(shape.rounds, 12)).classifier(classes)
+    trees = trees_of(booster)
+    later = shape.rows(ROWS, seen=False)
+    got = trees.margins(later)
+    wanted = booster.inplace_predict(later, predict_type="margin")
+    np.testing.assert_array_equal(got, wanted)
+    assert got[0].tolist() == [walk(trees, later[0].tolist(), output) for output in range(classes)]
+    np.testing.assert_array_equal(trees.margins(later[:1]), got[:1])
+    # The likeliest class is that of the greatest margin, but where probabilities in 32 bits cannot tell them apart.
+    chosen, likeliest = got.argmax(axis=1), booster.inplace_predict(later).argmax(axis=1)
+    rows = np.arange(ROWS)
+    assert (got[rows, chosen] - got[rows, likeliest] <= 2**-22 * np.maximum(1.0, np.abs(got[rows, chosen]))).all()
+    assert (chosen == likeliest).mean() > 0.99
 
 
-@settings(max_examples=400, deadline=None)
-@given(bit=st.integers(0, len(_BYTES) * 8 - 1))
-def test_file_with_a_flipped_bit_is_refused_or_still_the_same_trees(bit: int) -> None:
-    damaged = bytearray(_BYTES)
-    damaged[bit // 8] ^= 1 << bit % 8
-    try:
-        trees = Trees.from_bytes(bytes(damaged))
-    except TreesError:
-        return
-    assert trees.predict(_ROWS).tolist() == _WHOLE.predict(_ROWS).tolist()
+@settings(max_examples=20, deadline=None)
+@given(shapes, st.integers(2, 5))
+def test_regressors_side_by_side_answer_as_each_alone(shape: Shape, several: int) -> None:
+    boosters = [shape._replace(seed=shape.seed + at).regressor() for at in range(several)]
+    trees = side_by_side([trees_of(booster) for booster in boosters])
+    later = shape.rows(ROWS, seen=False)
+    wanted = np.stack([booster.inplace_predict(later) for booster in boosters], axis=1)
+    np.testing.assert_array_equal(trees.margins(later), wanted)
+    asked = np.random.default_rng(shape.seed).integers(0, several, ROWS)
+    np.testing.assert_array_equal(trees.predict(later, asked), wanted[np.arange(ROWS), asked])
+    np.testing.assert_array_equal(trees.predict(later[:1], asked[:1]), wanted[:1, asked[0]])
 
 
-@settings(max_examples=100, deadline=None)
-@given(length=st.integers(0, len(_BYTES) - 1))
-def test_truncated_file_is_refused(length: int) -> None:
-    with pytest.raises(TreesError):
-        Trees.from_bytes(_BYTES[:length])
+@settings(max_examples=15, deadline=None)
+@given(shapes, st.integers(2, 13))
+def test_cascade_answers_as_xgboosts_cascade_does(shape: Shape, several: int) -> None:
+    shape = shape._replace(rounds=min(shape.rounds, 12))
+    boosters = tuple(shape._replace(seed=shape.seed + at).regressor() for at in range(several))
+    trained = TrainedCascade(boosters, shape.classifier(several), moved=())
+    names = tuple(f"config__{at}" for at in range(len(shape.kinds)))
+    regressors, classifier = side_by_side([trees_of(booster) for booster in boosters]), trees_of(trained.classifier)
+    cascade = Cascade(names, {}, lambda _: None, regressors, classifier, HalfWidths(1.0, 1.0))
+    later = shape.rows(ROWS, seen=False)
+    chosen, wanted = cascade.chosen(later), trained.chosen(later)
+    margins = classifier.margins(later)
+    lost = margins.max(axis=1) - margins[np.arange(ROWS), wanted]
+    assert (lost <= 2**-22 * np.maximum(1.0, np.abs(margins.max(axis=1)))).all()
+    same = chosen == wanted
+    np.testing.assert_array_equal(regressors.predict(later, chosen)[same], trained.predict(later)[same])
+    np.testing.assert_array_equal(
+        regressors.predict(later[:1], cascade.chosen(later[:1])), regressors.predict(later, chosen)[:1]
+    )
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_arrays_are_refused_or_walked_to_finite_sums(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, 6))
+    outputs = data.draw(st.integers(1, 2))
+
+    def per_node(values: st.SearchStrategy[object]) -> list[object]:
+        return data.draw(st.lists(values, min_size=nodes, max_size=nodes))
+
     index = st.integers(-1, nodes)
+    roots = st.lists(index, min_size=outputs, max_size=outputs)
     arrays = {
-        "roots": data.draw(st.lists(index, min_size=1, max_size=3)),
-        "feature": data.draw(st.lists(st.integers(-1, 2), min_size=nodes, max_size=nodes)),
-        "threshold": data.draw(st.lists(st.floats(width=32), min_size=nodes, max_size=nodes)),
-        "children": data.draw(st.lists(index, min_size=2 * nodes, max_size=2 * nodes)),
-        "value": data.draw(st.lists(st.floats(-5, 5, width=32), min_size=nodes, max_size=nodes)),
-        "category_start": data.draw(st.lists(st.integers(-1, 3), min_size=nodes, max_size=nodes)),
-        "category_count": data.draw(st.lists(st.integers(-1, 3), min_size=nodes, max_size=nodes)),
+        "roots": data.draw(st.lists(roots, min_size=1, max_size=3)),
+        "feature": per_node(st.integers(-1, 2)),
+        "threshold": per_node(st.floats(width=32)),
+        "left": per_node(index),
+        "value": per_node(st.floats(-5, 5, width=32)),
+        "category_start": per_node(st.integers(-1, 3)),
+        "category_count": per_node(st.integers(-1, 3)),
         "category_right": data.draw(st.lists(st.booleans(), max_size=4)),
-        "default_right": data.draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes)),
+        "default_right": per_node(st.booleans()),
+        "base": [0.0] * outputs,
         "feature_count": 2,
     }
     try:
@@ -133,5 +109,43 @@ def test_any_arrays_are_refused_or_walked_to_finite_sums(data: st.DataObject) ->
     except TreesError:
         return
     rows = data.draw(st.lists(st.tuples(st.floats(width=32), st.floats(width=32)), min_size=1, max_size=4))
-    predicted = trees.predict(np.array(rows, dtype=np.float32))
-    assert predicted.tolist() == pytest.approx([walk(trees, list(row)) for row in rows])
+    got = trees.margins(np.array(rows, dtype=np.float32))
+    assert got.tolist() == [[walk(trees, list(row), output) for output in range(outputs)] for row in rows]
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_any_forest_that_is_made_in_order_is_walked_as_one_node_at_a_time(data: st.DataObject) -> None:
+    # Unlike arbitrary arrays these are all trees: grown node by node, each split adding two nodes at the end.
+    trees = data.draw(st.integers(1, 4))
+    left = list(range(trees))
+    for at in range(data.draw(st.integers(0, 12))):
+        leaf = data.draw(st.sampled_from([node for node, child in enumerate(left) if child == node]))
+        del at
+        left[leaf] = len(left)
+        left += [len(left), len(left) + 1]
+    inner = [child != node for node, child in enumerate(left)]
+
+    def per_node(values: st.SearchStrategy[Any], of_leaf: Any) -> list[Any]:
+        return [data.draw(values) if split else of_leaf for split in inner]
+
+    numbers = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1.0, 2.0])
+    count = per_node(st.integers(0, 3), 0)
+    built = forest(
+        roots=[[root] for root in range(trees)],
+        feature=per_node(st.integers(0, 1), 0),
+        threshold=per_node(numbers, 0.0),
+        left=left,
+        value=[0.0 if split else data.draw(st.floats(-5, 5, width=32)) for split in inner],
+        category_start=[sum(count[:node]) for node in range(len(left))],
+        category_count=count,
+        category_right=data.draw(st.lists(st.booleans(), min_size=sum(count), max_size=sum(count))),
+        default_right=per_node(st.booleans(), False),
+        feature_count=2,
+    )
+    value = st.sampled_from([np.nan, np.inf, 0.0, 1.0, 2.0, 3.0, 1e9]) | st.floats(width=32)
+    rows = data.draw(st.lists(st.tuples(value, value), min_size=1, max_size=6))
+    # Below every number nothing lies that was ever measured; the walk takes it for the least number.
+    rows = [tuple(max(number, -3.4e38) if number == number else number for number in row) for row in rows]  # noqa: PLR0124
+    got = built.predict(np.array(rows, dtype=np.float32))
+    assert got.tolist() == [walk(built, list(row)) for row in rows]

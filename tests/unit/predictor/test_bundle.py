@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,12 +9,15 @@ import msgspec
 import pytest
 
 from leap_features.family_file import parse as parse_rules
+from leap_predictor import cascade_files
 from leap_predictor.bundle import CURRENT, MANIFEST, current_id, load, parse, publish, set_current
+from leap_predictor.cascade import Cascade
 from leap_predictor.errors import BundleError, ModelError
 from leap_predictor.layered_files import MATRICES, NUMBERS
 from leap_predictor.manifest import FORMAT, File, encode_manifest
 from leap_predictor.settings_columns import Setting
 from small_bundle import CREATED_AT, publish_small_bundle, small_files, small_manifest, small_model
+from small_cascade import publish_small_cascade, single_regressor
 
 
 def test_published_bundle_is_current_and_reads_back(tmp_path: Path) -> None:
@@ -78,9 +81,23 @@ def test_directory_of_one_bundle_can_be_read_by_itself(tmp_path: Path) -> None:
     assert load(tmp_path / bundle_id).bundle_id == bundle_id
 
 
-def test_every_flipped_byte_of_every_file_is_refused(tmp_path: Path) -> None:
-    directory = tmp_path / publish_small_bundle(tmp_path)
-    for name in (MANIFEST, NUMBERS, MATRICES):
+def test_bundle_of_a_cascade_reads_back(tmp_path: Path) -> None:
+    publish_small_cascade(tmp_path)
+    bundle = load(tmp_path)
+    assert bundle.manifest.model == "leap"
+    assert isinstance(bundle.model, Cascade)
+    assert bundle.model.regressors.outputs == 2
+    publish_small_cascade(tmp_path, single_regressor(), model="xgboost")
+    assert load(tmp_path).manifest.model == "xgboost"
+
+
+Publish = Callable[[Path], str]
+
+
+@pytest.mark.parametrize("publish_small", [publish_small_bundle, publish_small_cascade])
+def test_every_flipped_byte_of_every_file_is_refused(tmp_path: Path, publish_small: Publish) -> None:
+    directory = tmp_path / publish_small(tmp_path)
+    for name in [path.name for path in directory.iterdir()]:
         whole = (directory / name).read_bytes()
         for at in range(0, len(whole), max(1, len(whole) // 150)):
             (directory / name).write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
@@ -90,9 +107,15 @@ def test_every_flipped_byte_of_every_file_is_refused(tmp_path: Path) -> None:
     load(tmp_path)
 
 
-@pytest.mark.parametrize("name", [MANIFEST, NUMBERS, MATRICES])
-def test_truncated_lengthened_or_missing_file_is_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / publish_small_bundle(tmp_path) / name
+@pytest.mark.parametrize(
+    ("publish_small", "name"),
+    [
+        *((publish_small_bundle, name) for name in (MANIFEST, NUMBERS, MATRICES)),
+        *((publish_small_cascade, name) for name in (MANIFEST, cascade_files.NUMBERS, cascade_files.TREES)),
+    ],
+)
+def test_truncated_lengthened_or_missing_file_is_refused(tmp_path: Path, publish_small: Publish, name: str) -> None:
+    path = tmp_path / publish_small(tmp_path) / name
     whole = path.read_bytes()
     for content in (b"", whole[:-1], whole + b"\0"):
         path.write_bytes(content)
@@ -151,7 +174,11 @@ def _entries(files: Mapping[str, bytes]) -> dict[str, File]:
         ({"categories": {"model_type": ["bert"]}}, "the model and the manifest name different features or categories"),
         ({"categories": {}}, "'model_type' is categorical: its values must be listed"),
         ({"features": ["magic"]}, "'magic' is no feature"),
-        ({"model": "cascade"}, "breaks a rule"),
+        (
+            {"model": "gaussian", "library_version": "9.9.9"},
+            r"has model 'gaussian' \(written by leap-throughput 9\.9\.9\), this release \(.+\) serves layered, leap,",
+        ),
+        ({"model": "leap"}, r"missing is cascade\.json, cascade\.npz"),
         ({"surprise": 1}, "breaks a rule"),
         ({"backoff": ["family_history"]}, "other history views"),
         ({"views": []}, "other history views"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
 
 from leap_features.layout import encode_timestamp, encode_value, entity_key
 from leap_features.levels import LEVELS
@@ -34,11 +35,18 @@ def test_keys_that_candidates_share_are_read_once() -> None:
     # Meta twice, the family and the model type once, and four levels with the hardware in their key.
     assert len(request.commands) == 2 + 2 + 4 * 22
     assert request.commands[0] == request.commands[-1]
-    assert request.commands[0][:2] == ("HMGET", meta_key("leap"))
-    keys = {command[1] for command in request.commands}
+    assert request.commands[0].key == meta_key("leap")
+    keys = {command.key for command in request.commands}
     for level in LEVELS:
         for subject in subjects(22):
             assert entity_key("leap", level.join_keys, level.key(subject)) in keys
+
+
+def test_packed_commands_are_what_redis_py_would_send() -> None:
+    request = HistoryRequest("leap", VIEWS, subjects(3))
+    packer = redis.Connection()
+    wanted = packer.pack_commands([("HMGET", command.key, *command.fields) for command in request.commands])
+    assert request.packed == b"".join(wanted)
 
 
 def test_absent_rows_are_no_history() -> None:

@@ -125,3 +125,34 @@ def test_text_where_the_model_has_numbers_is_refused_with_the_key() -> None:
 
 def test_longest_list_of_candidates_is_accepted() -> None:
     assert len(checked_candidates([str(at) for at in range(MAX_CANDIDATES)])) == MAX_CANDIDATES
+
+
+@pytest.mark.parametrize("name", ["job_name", "job_family", "attempt_id", "model_type"])
+def test_name_with_half_a_character_is_refused(name: str) -> None:
+    job = {"job_name": "train", "model_type": "bert", "trainer_count": 8} | {name: "train-\ud800"}
+    with pytest.raises(InvalidJob, match=name):
+        checked_job(job)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"trainer_count": "\ud800"}, {"architecture": "\ud800"}, {"\ud800": 1}, {"architecture": {"layers": "\ud800"}}],
+)
+def test_half_a_character_where_no_text_belongs_is_refused_in_words_that_can_be_printed(
+    changes: dict[str, Any],
+) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        checked_job(GOOD | changes)
+    str(caught.value).encode()
+
+
+def test_key_with_half_a_character_is_shown_so_that_it_can_be_printed() -> None:
+    with pytest.raises(InvalidJob, match=r"config\.\\ud800") as caught:
+        checked_job(GOOD | {"config": {"\ud800": []}})
+    str(caught.value).encode()
+
+
+def test_text_of_other_classes_becomes_plain_text() -> None:
+    job = checked_job(Job(np.str_("train"), np.str_("bert"), 8))
+    assert (type(job.job_name), type(job.model_type)) == (str, str)
+    assert [type(name) for name in checked_candidates(np.array(["A100", "H100"]))] == [str, str]

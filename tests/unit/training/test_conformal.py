@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from leap_features.levels import BACKOFF
 from leap_predictor.layered import Estimate
-from leap_training.conformal import LEVELS, MAX_ROWS, MIN_ROWS, NORMAL, SPLITS, widths
+from leap_predictor.served_model import NORMAL
+from leap_training.conformal import LEVELS, MAX_ROWS, MIN_ROWS, SPLITS, widths
 from leap_training.training_set import TrainingSet
 
 Predict = Callable[[TrainingSet, TrainingSet], Estimate]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ def test_training_before_an_instant_uses_nothing_recorded_later(dataset: Path, t
     assert window.last_recorded_at < cut
 
 
+@pytest.mark.parametrize(("name", "summary"), [("leap", r"\d+ regressors, [\d,]+ nodes"), ("xgboost", "1 regressor, ")])
+def test_trees_are_published_and_judged_like_the_layered_model(
+    dataset: Path, tmp_path: Path, name: str, summary: str
+) -> None:
+    result = train(dataset, "--bundles", tmp_path, "--model", name)
+    assert result.exit_code == 0, result.output
+    assert re.search(summary, result.output)
+    bundle = load(tmp_path)
+    assert bundle.manifest.model == name
+    assert bundle.manifest.metrics["held_out_all_model_rows"] == 80
+    assert "config__precision" in bundle.manifest.features
+    assert {"family_history__last", "log_peak_tflops"} <= set(bundle.model.features)
+
+
 def test_few_rows_are_fitted_without_figures(tmp_path: Path) -> None:
     result = train(write(tmp_path / "set.parquet", rows(10)), "--bundles", tmp_path / "bundles")
     assert result.exit_code == 0, result.output
@@ -74,7 +89,12 @@ def test_chosen_configuration_keys_are_features(dataset: Path, tmp_path: Path) -
         (("--before", "yesterday"), "must be a time such as"),
         (("--before", "0001-01-01T00:00:00+05:00"), "in the years 1 to 9999"),
         (("--before", "2020-01-01T00:00:00Z"), "no row in this window"),
-        (("--config-key", "absent"), "configuration key 'absent' must hold"),
+        (("--model", "lookup"), "'lookup' is not one of 'layered', 'leap', 'xgboost'"),
+        (
+            ("--model", "leap", "--config-key", "precision"),
+            "--config-key is for the model layered, leap takes every key",
+        ),
+        (("--config-key", "absent"), "no attempt of the training window has the configuration key 'absent'"),
     ],
 )
 def test_wrong_usage_is_one_line_and_publishes_nothing(

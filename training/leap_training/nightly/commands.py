@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,6 +37,7 @@ REFUSED: Final = 3
 """Exit status of a night whose model the gate did not let through."""
 BUSY: Final = 75
 """Exit status where another run is at work: sysexits' EX_TEMPFAIL, try again later."""
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @click.command("nightly")
@@ -82,6 +86,11 @@ def nightly_command(
     chosen = today if night is None else night.date()
     if chosen > today:
         raise click.UsageError(f"--night must not be after today ({today} UTC), got {chosen}")
+    if train_days + judge_days > (chosen - date.min).days:
+        raise click.UsageError(
+            f"--train-days {train_days} and --judge-days {judge_days} before {chosen} begin before the calendar does: "
+            "give fewer"
+        )
     try:
         record = _run(chosen, settings, again, Options(train_days, judge_days, keep, keep_bundles, config_keys))
     except Locked as error:
@@ -105,7 +114,7 @@ def _run(night: date, settings: Settings, again: bool, options: Options) -> Nigh
     root = Path(settings.nightly)
     with explained(OSError):
         root.mkdir(parents=True, exist_ok=True)
-    with explained(ValueError, OSError), alone(root, datetime.now(UTC)):
+    with explained(ValueError), _explained_io(root), alone(root, datetime.now(UTC)):
         if again:
             state.put_aside(root, night)
             record.forget(root, night)
@@ -113,6 +122,17 @@ def _run(night: date, settings: Settings, again: bool, options: Options) -> Nigh
             click.echo(f"{night} is done; --again does it from its beginning", err=True)
             return done
         return _do(night, settings, options)
+
+
+@contextmanager
+def _explained_io(root: Path) -> Iterator[None]:
+    """End the command with the message of an error of the file system; that a disk is full comes without a file."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in _FULL
+        mend = f": make room where {root}, LEAP_HISTORY and LEAP_BUNDLES lie; started again, the night goes on"
+        raise click.ClickException(f"{error}{mend if full else ''}") from None
 
 
 def _do(night: date, settings: Settings, options: Options) -> NightRecord:

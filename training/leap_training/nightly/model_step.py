@@ -17,7 +17,8 @@ from leap_features.settings import Settings
 from leap_predictor import bundle
 from leap_predictor.bundle import Bundle
 from leap_predictor.errors import BundleError
-from leap_training.layered import ConfigKeyError, fit, with_settings
+from leap_training.feature_set import FeatureSet
+from leap_training.layered import ConfigKeyError, fit
 from leap_training.model import NotRun, Predictions
 from leap_training.publish import ServedDiffers, publish_model
 from leap_training.training_set import TrainingSet
@@ -69,7 +70,9 @@ def stage(
 
 def predict(loaded: Bundle, rows: TrainingSet) -> Predictions:
     """What a launcher with this bundle would have said of each attempt at its submission."""
-    estimate = loaded.model.estimate(with_settings(rows, loaded.model.encoder))
+    model = loaded.model
+    seen = FeatureSet(model.features, model.categories, bundle.specifications_of(loaded.catalogue))
+    estimate = model.estimate(seen.columns(rows))
     return Predictions(estimate.log_throughput, estimate.log_low, estimate.log_high, estimate.level)
 
 

@@ -13,7 +13,8 @@ After a refusal by the gate there are neither fit nor publish.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -43,8 +44,8 @@ from leap_training.nightly.comparison import (
     slice_figures,
 )
 from leap_training.nightly.gate import Evidence, Refusal
-from leap_training.nightly.state import Plan, finished, run_phase
-from leap_training.training_set import ReadResult, TrainingSet, read_training_set
+from leap_training.nightly.state import Plan, StateError, finished, run_phase
+from leap_training.training_set import ReadResult, TrainingSet, TrainingSetError, read_training_set
 
 ATTEMPTS: Final = "attempts.parquet"
 
@@ -61,7 +62,7 @@ class Candidate(msgspec.Struct, frozen=True):
     rows: int
     """Attempts that it was, or would have been, fitted on."""
     set_aside: int
-    """Rows of the whole data set without a usable throughput, trainer count, hardware or model type."""
+    """Rows of the whole data set that cannot be used, as `read_training_set` has it."""
     newest_recorded_at: datetime | None
     """Of the whole data set."""
     bundle_id: str | None
@@ -166,7 +167,8 @@ class Night:
 
     @cached_property
     def _read(self) -> ReadResult:
-        return read_training_set(self.directory / "dataset" / ATTEMPTS)
+        with _whole_again(TrainingSetError):
+            return read_training_set(self.directory / "dataset" / ATTEMPTS)
 
     @cached_property
     def _judged(self) -> TrainingSet:
@@ -206,7 +208,9 @@ class Night:
         if candidate.bundle_id is None or not len(rows):
             return Judgement(len(rows), (), None, published_id, before, not_compared or "there is nothing to judge")
         self.say(f"judge: scoring {len(rows):,} attempts submitted from {self.plan.judged_from:%Y-%m-%d %H:%M} UTC on")
-        predicted = model_step.predict(bundle.load(self.directory / "candidate"), rows)
+        with _whole_again(BundleError):
+            loaded = bundle.load(self.directory / "candidate")
+        predicted = model_step.predict(loaded, rows)
         ours = predicted.log_throughput
         slices = flags(self._before, rows).slices()
         found = slice_figures(CANDIDATE, ours, rows, slices)
@@ -271,6 +275,8 @@ class Night:
 
     def _publish(self, judgement: Judgement) -> Publication:
         bundles, staging = Path(self.settings.bundles), self.directory / "fit"
+        with _whole_again(BundleError):
+            bundle.load(staging)
         current = _current_id(bundles)
         # Where a run was killed between publishing and saying so, the current one is tonight's own.
         if current not in (judgement.published_id, bundle.current_id(staging)):
@@ -279,6 +285,19 @@ class Night:
                 "start the night from its beginning with --again"
             )
         return Publication(model_step.publish_staged(staging, bundles))
+
+
+@contextmanager
+def _whole_again(*damaged: type[Exception]) -> Iterator[None]:
+    """Say what to do where something that an earlier phase made is not whole any more.
+
+    Raises:
+        StateError: it is not.
+    """
+    try:
+        yield
+    except damaged as error:
+        raise StateError(f"{error}; start the night from its beginning with --again") from None
 
 
 def metrics(judgement: Judgement) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -76,8 +75,6 @@ def waste_command(
 
     RUNS is an archive, or a table of past runs (.csv, .jsonl, .parquet).
     """
-    # The equations are small: threads for them wait for each other more than they work. Before numpy is imported.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from leap_features.archive import ArchiveError  # noqa: PLC0415  # `--help` needs no numpy
     from leap_training.waste import table, truth  # noqa: PLC0415
     from leap_training.waste.measure import NothingToMeasure, Options, measure  # noqa: PLC0415

@@ -14,6 +14,7 @@ from leap_predictor.bundle import current_id, load, set_current
 from leap_training.nightly import model_step
 from leap_training.nightly.comparison import SliceFigures
 from leap_training.nightly.phases import ATTEMPTS, Outcome, PublishedMeanwhile
+from leap_training.nightly.state import StateError
 from leap_training.training_set import TrainingSet, read_training_set
 from nightly_state import JUDGED_FROM_ROW, NOW, PLAN, ROWS, plant_dataset, run, settings_in
 
@@ -280,3 +281,22 @@ def test_windows_bound_what_takes_part(rows: list[dict[str, Any]], tmp_path: Pat
     outcome = run(tmp_path, plant_dataset(tmp_path, rows, plan), plan)
     assert load(tmp_path / "bundles").manifest.training.rows == 10 * 24
     assert outcome.refusals == ()
+
+
+@pytest.mark.parametrize("what", ["dataset", "candidate", "fit"])
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_a_phase_made_and_is_damaged_since_is_named_with_the_way_on(
+    tmp_path: Path, rows: list[dict[str, Any]], what: str, *, gone: bool
+) -> None:
+    directory = plant_dataset(tmp_path, rows)
+    run(tmp_path, directory)
+    for phase in ("judge", "gate", "fit", "publish"):
+        if what != "fit" or phase == "publish":
+            (directory / f"{phase}.json").unlink()
+    (file,) = (directory / what).glob("attempts.parquet" if what == "dataset" else "2*/manifest.json")
+    if gone:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(StateError, match=r"start the night from its beginning with --again$"):
+        run(tmp_path, directory)

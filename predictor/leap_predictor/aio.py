@@ -1,0 +1,95 @@
+"""The predictor for asyncio: the same answers, the same promises, and the event loop is never held up.
+
+    async with await AsyncPredictor.open("data/bundles", "redis://localhost:6379/0") as predictor:
+        choices = await predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SXM-80", "H100-SXM-80"])
+
+Every call runs in a thread of a small pool, since a prediction takes milliseconds of computing. The deadline begins
+with the call: one that had to wait for a thread has so much less time, and ends in time, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from leap_predictor.explanation import Choice, Explanation, Reason
+from leap_predictor.job import Job
+from leap_predictor.predictor import Predictor
+
+THREADS: Final = 8
+"""Calls at a time. More would only compete for the interpreter; those that wait for the store are answered together."""
+
+
+class AsyncPredictor:
+    """Ranks candidates as `Predictor` does, for coroutines. Belongs to one event loop and one process.
+
+    Args:
+        predictor: what answers; `close` closes it.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="leap-rank")
+
+    @classmethod
+    async def open(cls, bundle_dir: str | Path, *arguments: Any, **options: Any) -> Self:
+        """`Predictor.open` with the same arguments, off the event loop.
+
+        Raises:
+            ValueError: as `Predictor.open`.
+        """
+        return cls(await asyncio.to_thread(Predictor.open, bundle_dir, *arguments, **options))
+
+    async def rank(self, job: Job | Mapping[str, object], candidates: Iterable[str]) -> list[Choice]:
+        """As `Predictor.rank`: never raises, except where the task itself is cancelled."""
+        return list((await self._asked(job, candidates, noted=True)).choices)
+
+    async def explain(self, job: Job | Mapping[str, object], candidates: Iterable[str]) -> Explanation:
+        """As `Predictor.explain`."""
+        return await self._asked(job, candidates, noted=False)
+
+    def counters(self) -> dict[str, object]:
+        """As `Predictor.counters`."""
+        return self._predictor.counters()
+
+    async def close(self) -> None:
+        """As `Predictor.close`, off the event loop."""
+        await asyncio.to_thread(self._predictor.close)
+        self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _asked(self, job: Job | Mapping[str, object], candidates: Iterable[str], *, noted: bool) -> Explanation:
+        began = time.monotonic()
+        until = began + self._predictor.deadline_s
+        answer = await self._answered(job, candidates, until, detailed=not noted)
+        if noted:
+            self._predictor.note(answer, (time.monotonic() - began) * 1e3)
+        return answer
+
+    async def _answered(
+        self, job: Job | Mapping[str, object], candidates: Iterable[str], until: float, *, detailed: bool
+    ) -> Explanation:
+        try:
+            asked = self._pool.submit(self._predictor.answer, job, candidates, until, detailed=detailed)
+        except RuntimeError:  # the pool takes no more, nor does an interpreter that ends
+            return Explanation(reason=Reason.CLOSED, message="the predictor is closed")
+        waiting = asyncio.wrap_future(asked)
+        try:
+            return await asyncio.wait_for(waiting, max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            return Explanation(
+                reason=Reason.DEADLINE_PASSED,
+                message=f"the deadline of {self._predictor.deadline_s * 1e3:.0f} ms passed while waiting for a thread",
+            )

@@ -1,0 +1,34 @@
+"""A ranking as plain JSON, for schedulers that read it themselves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from leap_predictor.explanation import Choice
+
+
+def plain_ranking(choices: Sequence[Choice], reason: str | None = None) -> dict[str, Any]:
+    """The ranking as an object of JSON. Names are stable; more may come.
+
+    `choices` is a list, best first, with a `Choice`'s fields and units; `reason` says why it is empty, or is null.
+
+    >>> plain_ranking([], "store_slow")
+    {'choices': [], 'reason': 'store_slow'}
+    """
+    return {
+        "choices": [
+            {
+                "hardware_type": choice.hardware_type,
+                "score": choice.score,
+                "throughput": choice.throughput,
+                "throughput_low": choice.throughput_low,
+                "throughput_high": choice.throughput_high,
+                "cost": choice.cost,
+                "level": choice.level,
+                "demoted": choice.demoted,
+            }
+            for choice in choices
+        ],
+        "reason": reason,
+    }

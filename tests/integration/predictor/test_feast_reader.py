@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from leap_features.feature_store import apply_definitions, open_feature_store
+from leap_features.settings import Settings
+from leap_predictor.circuit_breaker import FAILURES
+from leap_predictor.errors import StoreError, StoreTimeout
+from leap_predictor.feast_reader import FeastReader
+from leap_predictor.history_request import MetaReading
+from leap_predictor.manifest import history_views
+from services import RedisServer
+from stored_history import Subject, store_meta, store_runs
+
+REPOSITORY = Path(__file__).parents[3] / "feature_repo"
+VIEWS = history_views()
+SUBJECT = Subject("bert/train", "bert", "H100-SXM-80", 8)
+PATIENT_S = 120.0
+
+
+def running() -> int:
+    return sum(thread.name == "leap-feast" for thread in threading.enumerate())
+
+
+class Gate:
+    """Opens the store, or lets whoever opens it wait."""
+
+    def __init__(self, settings: Settings, registry: Path) -> None:
+        self._settings = settings
+        self._registry = registry
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.opened = 0
+        self.error: Exception | None = None
+
+    def __call__(self) -> Any:
+        self.opened += 1
+        if self.error is not None:
+            raise self.error
+        store = open_feature_store(self._settings, self._registry)
+        answer = store.get_online_features
+
+        def slow(*arguments: Any, **options: Any) -> Any:
+            self.is_open.wait(PATIENT_S)
+            return answer(*arguments, **options)
+
+        store.get_online_features = slow  # type: ignore[method-assign]  # a store that hangs, as any may
+        return store
+
+
+@pytest.fixture
+def gate(redis_server: RedisServer, redis_client: redis.Redis, project: str, tmp_path: Path) -> Iterator[Gate]:
+    settings = Settings(
+        redis_url=redis_server.url, project=project, history=str(tmp_path / "history"), feature_repo=str(REPOSITORY)
+    )
+    registry = tmp_path / "registry.db"
+    apply_definitions(open_feature_store(settings, registry), settings)
+    store_meta(redis_client, project)
+    store_runs(redis_client, project, SUBJECT, [100.0, None])
+    made = Gate(settings, registry)
+    yield made
+    made.is_open.set()
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def reader(gate: Gate, now: list[float]) -> Iterator[FeastReader]:
+    made = FeastReader(gate, clock=lambda: now[0])
+    yield made
+    gate.is_open.set()
+    made.close()
+
+
+def count(reader: FeastReader, within_s: float = PATIENT_S) -> object:
+    row = reader.read(VIEWS, [SUBJECT], within_s=within_s).rows[0]["family_scale_history"]
+    return None if row is None else row.features["count"]
+
+
+def test_store_that_hangs_is_given_up_in_time_then_left_alone_and_holds_one_thread(
+    gate: Gate, reader: FeastReader, now: list[float]
+) -> None:
+    before = running()
+    assert count(reader) == 1
+    gate.is_open.clear()
+    for _ in range(FAILURES):
+        with pytest.raises(StoreTimeout, match="no answer within 20 ms"):
+            count(reader, within_s=0.02)
+    with pytest.raises(StoreError, match="not asked for another") as caught:
+        count(reader)
+    assert not isinstance(caught.value, StoreTimeout)
+    assert reader.breaker.name == "open"
+    now[0] += 60
+    with pytest.raises(StoreTimeout):  # the trial; the thread still hangs in the first call
+        count(reader, within_s=0.02)
+    assert running() == before + 1
+    gate.is_open.set()
+    now[0] += 60
+    assert count(reader) == 1
+    assert reader.breaker.name == "closed"
+    assert gate.opened == 1
+
+
+def test_abandoned_questions_are_not_asked_once_the_store_answers_again(gate: Gate, reader: FeastReader) -> None:
+    assert count(reader) == 1
+    gate.is_open.clear()
+    asked = gate.is_open.wait
+    calls: list[int] = []
+
+    def counted(timeout: float | None = None) -> bool:
+        calls.append(1)
+        return asked(timeout)
+
+    gate.is_open.wait = counted  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(StoreTimeout):
+            count(reader, within_s=0.02)
+    gate.is_open.set()
+    assert count(reader) == 1
+    assert len(calls) == 2  # the one that hung, and the last
+
+
+def test_meta_that_changed_while_rows_were_read_makes_the_reading_torn(gate: Gate) -> None:
+    said = iter([MetaReading("2", "rule", generation, "ready") for generation in ("g1", "g2", "g2", "g2")])
+    reader = FeastReader(gate, meta_of=lambda _: lambda: next(said))
+    torn = reader.read(VIEWS, [SUBJECT], within_s=PATIENT_S)
+    assert (torn.torn, torn.meta) == (True, None)
+    whole = reader.read(VIEWS, [SUBJECT], within_s=PATIENT_S)
+    assert (whole.torn, whole.meta) == (False, MetaReading("2", "rule", "g2", "ready"))
+    reader.close()
+
+
+def test_failure_is_said_and_the_store_is_opened_anew(gate: Gate, reader: FeastReader) -> None:
+    gate.error = OSError("the registry is away")
+    with pytest.raises(StoreError, match="Feast cannot read the store: OSError: the registry is away"):
+        count(reader)
+    gate.error = None
+    assert count(reader) == 1
+
+
+def test_view_that_feast_does_not_know_is_an_error(
+    redis_server: RedisServer, redis_client: redis.Redis, project: str, tmp_path: Path
+) -> None:
+    settings = Settings(redis_url=redis_server.url, project=project, feature_repo=str(REPOSITORY))
+    reader = FeastReader(lambda: open_feature_store(settings, tmp_path / "empty.db"))
+    with pytest.raises(StoreError, match="Feast cannot read the store"):
+        count(reader)
+    reader.close()
+
+
+def test_many_threads_each_get_their_own_rows(gate: Gate, reader: FeastReader, redis_client: redis.Redis) -> None:
+    project = gate._settings.project
+    for at in range(8):
+        store_runs(redis_client, project, SUBJECT._replace(hardware_type=f"H{at}"), [1.0])
+    wrong: list[object] = []
+
+    def ask(at: int) -> None:
+        for _ in range(5):
+            subject = SUBJECT._replace(hardware_type=f"H{at}")
+            row = reader.read(VIEWS, [subject], within_s=PATIENT_S).rows[0]["family_hardware_history"]
+            if row is None or row.features["last_hardware_type"] != f"H{at}":
+                wrong.append(row)
+
+    threads = [threading.Thread(target=ask, args=(at,)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_child_after_a_fork_opens_a_store_of_its_own(gate: Gate, reader: FeastReader) -> None:
+    assert count(reader) == 1
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if count(reader) == 1 and gate.opened == 2 else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert count(reader) == 1
+    assert gate.opened == 1
+
+
+def test_child_of_a_parent_whose_store_hangs_reads_on(gate: Gate, reader: FeastReader) -> None:
+    assert count(reader) == 1
+    gate.is_open.clear()
+    with pytest.raises(StoreTimeout):
+        count(reader, within_s=0.02)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            gate.is_open = threading.Event()
+            gate.is_open.set()
+            code = 0 if count(reader) == 1 else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_closed_reader_raises_and_its_thread_is_gone(gate: Gate) -> None:
+    before = running()
+    reader = FeastReader(gate)
+    reader.warm_up()
+    assert count(reader) == 1
+    assert running() == before + 1
+    reader.close()
+    reader.close()
+    assert running() == before
+    with pytest.raises(StoreError, match="closed"):
+        count(reader)
+    reader.warm_up()
+    assert running() == before
+
+
+def test_reader_that_nobody_holds_any_more_ends_its_thread(gate: Gate) -> None:
+    before = running()
+    reader = FeastReader(gate)
+    assert count(reader) == 1
+    del reader
+    gc.collect()
+    until = time.monotonic() + PATIENT_S
+    while running() > before and time.monotonic() < until:
+        time.sleep(0.001)
+    assert running() == before
+
+
+WITHOUT_FEAST = """
+import sys
+sys.modules["feast"] = None  # as if it were not installed
+from leap_predictor.errors import StoreError
+from leap_predictor.feast_reader import FeastReader
+from leap_predictor.history_request import MetaReading
+from leap_predictor.manifest import history_views
+
+def open_store():
+    from feast import FeatureStore
+    return FeatureStore("feature_repo")
+
+reader = FeastReader(open_store)
+reader.warm_up()
+try:
+    reader.read(history_views(), [], within_s=60)
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_without_feast_the_extra_that_brings_it_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FEAST],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+    )
+    assert "needs the package 'feast', which is not installed: pip install 'leap-throughput[training]'" in done.stdout
