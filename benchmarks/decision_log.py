@@ -17,8 +17,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from leap_predictor.decision import Decision, encode
-from leap_predictor.decision_log import JsonLinesLog
+from leap_predictor.decisions.decision import Decision, encode
+from leap_predictor.decisions.log import JsonLinesLog
 from leap_predictor.explanation import Choice
 
 CANDIDATES = 22

@@ -30,7 +30,7 @@ from bench_deployment import BenchDeployment, bench_deployment  # noqa: E402
 from fleet_events import attempt, events  # noqa: E402
 from leap_features.events import decode  # noqa: E402
 from leap_features.family import family_of_event  # noqa: E402
-from leap_predictor.history_reader import HistoryReader  # noqa: E402
+from leap_predictor.history.redis_reader import HistoryReader  # noqa: E402
 from leap_predictor.manifest import history_views  # noqa: E402
 from leap_streams.child_process import free_port  # noqa: E402
 from leap_streams.history_writer import Subject  # noqa: E402

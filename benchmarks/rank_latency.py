@@ -49,7 +49,7 @@ from leap_features.settings import Settings  # noqa: E402
 from leap_predictor import Job, Predictor  # noqa: E402
 from leap_predictor.bundle import load, specifications_of  # noqa: E402
 from leap_predictor.candidate_columns import candidate_columns  # noqa: E402
-from leap_predictor.history_request import HistoryRequest  # noqa: E402
+from leap_predictor.history.request import HistoryRequest  # noqa: E402
 from leap_predictor.manifest import SERVED_FEATURES, history_views  # noqa: E402
 from leap_training import layered  # noqa: E402
 from leap_training.publish import Publishable, publish_model  # noqa: E402

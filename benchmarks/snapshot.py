@@ -33,11 +33,11 @@ import numpy as np  # noqa: E402
 import redis  # noqa: E402
 
 from leap_features.hardware import CATALOGUE  # noqa: E402
-from leap_predictor.client_replies import client_replies  # noqa: E402
-from leap_predictor.history_reader import HistoryReader  # noqa: E402
-from leap_predictor.history_request import HistoryRequest  # noqa: E402
+from leap_predictor.history.client_replies import client_replies  # noqa: E402
+from leap_predictor.history.redis_reader import HistoryReader  # noqa: E402
+from leap_predictor.history.request import HistoryRequest  # noqa: E402
+from leap_predictor.history.snapshot_file import SnapshotFile  # noqa: E402
 from leap_predictor.manifest import history_views  # noqa: E402
-from leap_predictor.snapshot_file import SnapshotFile  # noqa: E402
 from many_families import Family, families, fill  # noqa: E402
 from services import RedisServer  # noqa: E402
 from small_training_set import MODELS  # noqa: E402
@@ -48,7 +48,7 @@ VIEWS = history_views()
 CANDIDATES = tuple(name for name in CATALOGUE if CATALOGUE[name].hourly_cost_usd is not None)[:22]
 PATIENT_S = 60.0
 COMMAND = """
-from leap_predictor.snapshot_command import snapshot_command
+from leap_predictor.history.snapshot_command import snapshot_command
 snapshot_command(standalone_mode=False)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")).split()[1])
 """

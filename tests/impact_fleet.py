@@ -15,7 +15,7 @@ import msgspec
 
 from leap_features.events import from_us, to_us
 from leap_features.hardware import CATALOGUE
-from leap_predictor.decision import Decision
+from leap_predictor.decisions.decision import Decision
 from leap_predictor.explanation import Choice
 from leap_training.impact.attempts import Attempt
 from leap_training.impact.decided import Decided, read_decisions

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from leap_features.columns import history_column
 from leap_features.levels import BACKOFF, FAMILY, FAMILY_HARDWARE, FAMILY_SCALE, LEVELS
-from leap_predictor.basis import Basis, HardwareTable
-from leap_predictor.layered import FAMILY_TERMS, Layered, ModelType
-from leap_predictor.points import LEVEL_COUNT
-from leap_predictor.repeat_noise import RepeatNoise
-from leap_predictor.settings_columns import Setting, SettingsEncoder
+from leap_predictor.models.basis import Basis, HardwareTable
+from leap_predictor.models.layered import FAMILY_TERMS, Layered, ModelType
+from leap_predictor.models.points import LEVEL_COUNT
+from leap_predictor.models.repeat_noise import RepeatNoise
+from leap_predictor.models.settings_columns import Setting, SettingsEncoder
 
 DAY_US = 86_400_000_000
 NOW_US = 20_500 * DAY_US

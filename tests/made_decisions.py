@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from leap_predictor.decision import Decision, encode
+from leap_predictor.decisions.decision import Decision, encode
 from leap_predictor.explanation import Choice
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ import xgboost
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from leap_predictor.trees import Trees
+from leap_predictor.models.trees import Trees
 
 ROWS = 200
 

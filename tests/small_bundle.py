@@ -13,10 +13,7 @@ import numpy as np
 from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE, Catalogue
 from leap_features.meta import SCHEMA_VERSION
-from leap_predictor.basis import BANDWIDTH_SLOPE, COMPUTE_SLOPE, TRAINERS_SLOPE, Basis, HardwareTable
 from leap_predictor.bundle import publish, specifications_of
-from leap_predictor.layered import FAMILY_TERMS, Layered, ModelType
-from leap_predictor.layered_files import served, to_files
 from leap_predictor.manifest import (
     FORMAT,
     Manifest,
@@ -25,9 +22,12 @@ from leap_predictor.manifest import (
     hardware_entries,
     history_views,
 )
-from leap_predictor.points import LEVEL_COUNT
-from leap_predictor.repeat_noise import RepeatNoise
-from leap_predictor.settings_columns import Setting, SettingsEncoder
+from leap_predictor.models.basis import BANDWIDTH_SLOPE, COMPUTE_SLOPE, TRAINERS_SLOPE, Basis, HardwareTable
+from leap_predictor.models.layered import FAMILY_TERMS, Layered, ModelType
+from leap_predictor.models.layered_files import served, to_files
+from leap_predictor.models.points import LEVEL_COUNT
+from leap_predictor.models.repeat_noise import RepeatNoise
+from leap_predictor.models.settings_columns import Setting, SettingsEncoder
 
 CREATED_AT = datetime(2026, 3, 1, 4, tzinfo=UTC)
 

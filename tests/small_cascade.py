@@ -12,8 +12,8 @@ from layered_oracle import Attempt, columns_of
 from leap_features.columns import specification_columns
 from leap_features.hardware import CATALOGUE, SPECS
 from leap_predictor.bundle import publish, specifications_of
-from leap_predictor.cascade import Cascade, HalfWidths
-from leap_predictor.cascade_files import to_files
+from leap_predictor.models.cascade import Cascade, HalfWidths
+from leap_predictor.models.cascade_files import to_files
 from small_bundle import small_manifest
 from small_trees import forest
 

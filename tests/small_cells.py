@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from layered_oracle import SPECIFICATIONS
-from leap_predictor.basis import Basis, HardwareTable
+from leap_predictor.models.basis import Basis, HardwareTable
 from leap_training.cells import Cells
 
 TABLE = HardwareTable.of(SPECIFICATIONS)

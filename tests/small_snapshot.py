@@ -10,10 +10,10 @@ from typing import Any
 from leap_features.family import DEFAULT_RULES
 from leap_features.layout import Value
 from leap_features.meta import SCHEMA_VERSION
-from leap_predictor.history_request import MetaReading, StoredRow
+from leap_predictor.history.request import MetaReading, StoredRow
+from leap_predictor.history.snapshot_file import Footer
+from leap_predictor.history.snapshot_writer import SnapshotRow, write_snapshot
 from leap_predictor.manifest import View, history_views
-from leap_predictor.snapshot_file import Footer
-from leap_predictor.snapshot_writer import SnapshotRow, write_snapshot
 from stored_history import Subject
 
 VIEWS = history_views()

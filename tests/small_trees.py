@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from leap_predictor.trees import KINDS, Trees
+from leap_predictor.models.trees import KINDS, Trees
 
 
 def stump(threshold: float, below: float, above: float) -> Trees:

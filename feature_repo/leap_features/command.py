@@ -66,7 +66,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     ),
     "schema": CommandEntry("leap_features.cli:schema_command", "Print the JSON Schema of the completion event."),
     "snapshot": CommandEntry(
-        "leap_predictor.snapshot_command:snapshot_command", "Copy the online store's history to a file."
+        "leap_predictor.history.snapshot_command:snapshot_command", "Copy the online store's history to a file."
     ),
     "train": CommandEntry("leap_training.cli:train_command", "Fit the ranking model and publish it.", "training"),
     "up": CommandEntry("leap_streams.cli:up_command", "Start a broker and a Redis for trying out.", "all"),

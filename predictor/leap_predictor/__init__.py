@@ -9,7 +9,7 @@ choices = predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SX
 from __future__ import annotations
 
 from leap_predictor.aio import AsyncPredictor
-from leap_predictor.decision_log import DecisionLog, JsonLinesLog, TopicLog
+from leap_predictor.decisions.log import DecisionLog, JsonLinesLog, TopicLog
 from leap_predictor.errors import (
     BundleError,
     ModelError,

@@ -31,7 +31,6 @@ from leap_features.columns import Specifications
 from leap_features.durable import sync
 from leap_features.hardware import Catalogue
 from leap_features.row import check_features
-from leap_predictor import cascade_files, layered_files
 from leap_predictor.errors import BundleError, ModelError
 from leap_predictor.manifest import (
     MAX_MANIFEST_BYTES,
@@ -42,7 +41,8 @@ from leap_predictor.manifest import (
     decode_manifest,
     encode_manifest,
 )
-from leap_predictor.served_model import ServedModel
+from leap_predictor.models import cascade_files, layered_files
+from leap_predictor.models.served_model import ServedModel
 
 MANIFEST: Final = "manifest.json"
 CURRENT: Final = "current"

@@ -20,7 +20,7 @@ from leap_features.columns import (
 from leap_features.hardware import SPECS
 from leap_features.layout import Value
 from leap_features.row import architecture_keys, config_keys
-from leap_predictor.history_request import StoredRow
+from leap_predictor.history.request import StoredRow
 from leap_predictor.job import Job
 from leap_predictor.manifest import SERVED_FEATURES, View
 

@@ -21,19 +21,19 @@ from leap_features.family import FamilyError
 from leap_predictor.bundle import Bundle, current_id, load, specifications_of
 from leap_predictor.candidate_columns import candidate_columns
 from leap_predictor.counters import Counters
-from leap_predictor.decision import decision_of
-from leap_predictor.decision_log import DecisionLog
+from leap_predictor.decisions.decision import decision_of
+from leap_predictor.decisions.log import DecisionLog
 from leap_predictor.errors import PolicyError
 from leap_predictor.explanation import Choice, Explanation, Reason
 from leap_predictor.findings import Findings, NoAnswer
-from leap_predictor.history_access import History, HistoryAccess
-from leap_predictor.history_reader import HistoryReader
-from leap_predictor.history_source import HistorySource
+from leap_predictor.history.access import History, HistoryAccess
+from leap_predictor.history.redis_reader import HistoryReader
+from leap_predictor.history.snapshot_reader import SnapshotReader
+from leap_predictor.history.source import HistorySource
 from leap_predictor.job import InvalidJob, Job, check_config, checked_candidates, checked_job
 from leap_predictor.policy import Policy, read_policy
 from leap_predictor.ranking import eligible, order, recent, reports
 from leap_predictor.reloading import Reloader, Reloading
-from leap_predictor.snapshot_reader import SnapshotReader
 
 DEADLINE_S: Final = 0.05
 RELOAD_EVERY_S: Final = 2.0

@@ -17,8 +17,8 @@ from leap_features.levels import BACKOFF, FAMILY_HARDWARE, FAMILY_SCALE
 from leap_features.row import feature
 from leap_predictor.bundle import Bundle, specifications_of
 from leap_predictor.explanation import CandidateReport, Choice
-from leap_predictor.history_request import StoredRow
-from leap_predictor.layered import Estimate
+from leap_predictor.history.request import StoredRow
+from leap_predictor.models.layered import Estimate
 from leap_predictor.policy import Policy
 
 _BEYOND: Final = 300.0

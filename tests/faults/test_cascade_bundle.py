@@ -17,9 +17,9 @@ from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_predictor import Job, Predictor, Reason
 from leap_predictor.bundle import CURRENT, MANIFEST
-from leap_predictor.cascade_files import NUMBERS, TREES
 from leap_predictor.errors import BundleError
 from leap_predictor.manifest import FORMAT
+from leap_predictor.models.cascade_files import NUMBERS, TREES
 from leap_training.publish import publish_model
 from leap_training.served_trees import FittedTrees, TreeModel
 from leap_training.training_set import TrainingSet, read_training_set

@@ -23,7 +23,7 @@ import redis
 from faulty_server import Fault, FaultyServer
 from leap_features.meta import meta_key
 from leap_predictor import Job, Predictor, Reason
-from leap_predictor.circuit_breaker import FAILURES
+from leap_predictor.history.circuit_breaker import FAILURES
 from services import RedisServer
 from small_bundle import publish_small_bundle
 from stored_history import store_meta

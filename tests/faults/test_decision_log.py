@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from leap_features.settings import Settings
-from leap_predictor.decision import InvalidDecision, decode
-from leap_predictor.decision_log import JsonLinesLog, TopicLog
+from leap_predictor.decisions.decision import InvalidDecision, decode
+from leap_predictor.decisions.log import JsonLinesLog, TopicLog
 from leap_streams.kafka import client_config
 from made_decisions import decision
 from services import Kafka
@@ -26,7 +26,7 @@ LONG_S = 60.0
 
 PRELUDE = """
 import json, os, resource, sys, time
-from leap_predictor.decision_log import JsonLinesLog, TopicLog
+from leap_predictor.decisions.log import JsonLinesLog, TopicLog
 from made_decisions import decision
 path = sys.argv[1]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from leap_features.columns import logarithm, numbers
 from leap_features.history import MICROSECONDS_PER_DAY
-from leap_predictor.basis import Floats, Ints
+from leap_predictor.models.basis import Floats, Ints
 from leap_training.training_set import TrainingSet
 
 

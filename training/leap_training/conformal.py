@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_features.levels import BACKOFF
-from leap_predictor.basis import Floats
-from leap_predictor.layered import Estimate
-from leap_predictor.served_model import NORMAL
+from leap_predictor.models.basis import Floats
+from leap_predictor.models.layered import Estimate
+from leap_predictor.models.served_model import NORMAL
 from leap_training.training_set import TrainingSet
 
 COVERAGE: Final = 0.8

@@ -13,7 +13,7 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from leap_predictor.trees import Trees
+from leap_predictor.models.trees import Trees
 
 REGRESSIONS: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror", "reg:pseudohubererror")
 """Objectives whose answer is the margin."""

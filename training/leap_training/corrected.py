@@ -24,10 +24,10 @@ from leap_features.backoff import at_latest_conditions, backoff
 from leap_features.columns import SPECS_PREFIX, Columns, as_launched, logarithm, numbers
 from leap_features.hardware import SPECS, Catalogue
 from leap_features.row import Categories, feature_row
-from leap_predictor.basis import TRAINERS_SLOPE, Floats, HardwareTable, Ints
 from leap_predictor.bundle import specifications_of
-from leap_predictor.points import OWN, points_of
-from leap_predictor.trees import Trees
+from leap_predictor.models.basis import TRAINERS_SLOPE, Floats, HardwareTable, Ints
+from leap_predictor.models.points import OWN, points_of
+from leap_predictor.models.trees import Trees
 from leap_training.cells import Cells, cells_of
 from leap_training.conversion import trees_of
 from leap_training.layered import Fitted as LayeredFitted

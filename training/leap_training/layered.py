@@ -1,6 +1,6 @@
 """Fits the layered model: cells, variances, posterior, and the widths of its intervals.
 
-The model itself, as the launcher runs it, is `leap_predictor.layered`; each step has a module of its own:
+The model itself, as the launcher runs it, is `leap_predictor.models.layered`; each step has a module of its own:
 
 1. `cells`: rows that repeat a cell become one, with their mean;
 2. `variances`: how much model types, hardware, families and runs differ, by marginal likelihood on a sample;
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from leap_features.columns import CONFIG_PREFIX, Columns, numbers
 from leap_features.hardware import CATALOGUE, Catalogue
-from leap_predictor.basis import Basis, Floats, HardwareTable
 from leap_predictor.bundle import specifications_of
-from leap_predictor.layered import Estimate, Layered
-from leap_predictor.layered_files import to_files
 from leap_predictor.manifest import ModelName
-from leap_predictor.served_model import NORMAL, ServedModel
-from leap_predictor.settings_columns import Setting, SettingsEncoder, signed_logarithm
+from leap_predictor.models.basis import Basis, Floats, HardwareTable
+from leap_predictor.models.layered import Estimate, Layered
+from leap_predictor.models.layered_files import to_files
+from leap_predictor.models.served_model import NORMAL, ServedModel
+from leap_predictor.models.settings_columns import Setting, SettingsEncoder, signed_logarithm
 from leap_training import conformal, variances
 from leap_training.cells import Cells, cells_of
 from leap_training.feature_set import feature_set, objection_to_config_key

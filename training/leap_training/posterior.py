@@ -21,9 +21,9 @@ from typing import Final
 
 import numpy as np
 
-from leap_predictor.basis import Basis, Floats
-from leap_predictor.layered import JITTER, FamilyPoints, ModelType, family_terms
-from leap_predictor.layered_files import served
+from leap_predictor.models.basis import Basis, Floats
+from leap_predictor.models.layered import JITTER, FamilyPoints, ModelType, family_terms
+from leap_predictor.models.layered_files import served
 from leap_training.cells import Cells
 from leap_training.variances import Variances, covariance
 

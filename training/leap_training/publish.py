@@ -22,7 +22,7 @@ from leap_predictor.manifest import (
     hardware_entries,
     history_views,
 )
-from leap_predictor.served_model import ServedModel
+from leap_predictor.models.served_model import ServedModel
 from leap_training.model import FittedModel
 from leap_training.training_set import TrainingSet
 

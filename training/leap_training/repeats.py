@@ -7,7 +7,7 @@ import pandas as pd
 
 from leap_features.columns import history_column, numbers
 from leap_features.levels import FAMILY_SCALE
-from leap_predictor.repeat_noise import RepeatNoise, log_variance, trigamma_of_half
+from leap_predictor.models.repeat_noise import RepeatNoise, log_variance, trigamma_of_half
 from leap_training.training_set import TrainingSet
 
 

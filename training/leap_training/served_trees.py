@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from leap_features.columns import Columns
 from leap_features.hardware import Catalogue
 from leap_features.row import feature_row
-from leap_predictor.basis import Floats
-from leap_predictor.cascade import Cascade, HalfWidths
-from leap_predictor.cascade_files import to_files
-from leap_predictor.layered import Estimate
-from leap_predictor.served_model import NORMAL, ServedModel
+from leap_predictor.models.basis import Floats
+from leap_predictor.models.cascade import Cascade, HalfWidths
+from leap_predictor.models.cascade_files import to_files
+from leap_predictor.models.layered import Estimate
+from leap_predictor.models.served_model import NORMAL, ServedModel
 from leap_training import cascade, conformal
 from leap_training.boosting import SINGLE, MedianTrees, answers
 from leap_training.conversion import side_by_side, trees_of

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from leap_predictor.basis import Basis, Floats
-from leap_predictor.layered import FAMILY_TERMS, JITTER, FamilyPoints, family_terms
+from leap_predictor.models.basis import Basis, Floats
+from leap_predictor.models.layered import FAMILY_TERMS, JITTER, FamilyPoints, family_terms
 from leap_training.cells import Cells
 
 SAMPLE_CELLS: Final = 1200

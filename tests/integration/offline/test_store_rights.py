@@ -18,7 +18,7 @@ from leap_features.family import DEFAULT_RULES
 from leap_features.feature_store import open_feature_store
 from leap_features.meta import FIRST_LIVE_EPOCH
 from leap_features.settings import Settings
-from leap_predictor.history_reader import HistoryReader
+from leap_predictor.history.redis_reader import HistoryReader
 from leap_predictor.manifest import history_views
 from leap_streams.audit import audit
 from leap_streams.doctor_sources import redis_server

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from leap_predictor import AsyncPredictor, Job, JsonLinesLog, Predictor
-from leap_predictor.decision import Decision, decode
+from leap_predictor.decisions.decision import Decision, decode
 from services import RedisServer
 from small_bundle import publish_small_bundle
 from stored_history import store_meta

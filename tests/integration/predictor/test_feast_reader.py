@@ -15,10 +15,10 @@ import redis
 
 from leap_features.feature_store import apply_definitions, open_feature_store
 from leap_features.settings import Settings
-from leap_predictor.circuit_breaker import FAILURES
 from leap_predictor.errors import StoreError, StoreTimeout
-from leap_predictor.feast_reader import FeastReader
-from leap_predictor.history_request import MetaReading
+from leap_predictor.history.circuit_breaker import FAILURES
+from leap_predictor.history.feast_reader import FeastReader
+from leap_predictor.history.request import MetaReading
 from leap_predictor.manifest import history_views
 from services import RedisServer
 from stored_history import Subject, store_meta, store_runs
@@ -245,8 +245,8 @@ WITHOUT_FEAST = """
 import sys
 sys.modules["feast"] = None  # as if it were not installed
 from leap_predictor.errors import StoreError
-from leap_predictor.feast_reader import FeastReader
-from leap_predictor.history_request import MetaReading
+from leap_predictor.history.feast_reader import FeastReader
+from leap_predictor.history.request import MetaReading
 from leap_predictor.manifest import history_views
 
 def open_store():

@@ -14,9 +14,9 @@ import redis
 from counting_proxy import CountingProxy
 from leap_features.history import features
 from leap_features.levels import LEVELS
-from leap_predictor.circuit_breaker import FAILURES
 from leap_predictor.errors import StoreError, StoreTimeout
-from leap_predictor.history_reader import HistoryReader
+from leap_predictor.history.circuit_breaker import FAILURES
+from leap_predictor.history.redis_reader import HistoryReader
 from leap_predictor.manifest import SERVED_FEATURES, history_views
 from services import RedisServer
 from stored_history import Subject, store_meta, store_runs

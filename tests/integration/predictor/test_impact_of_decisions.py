@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from events_strategies import event_fields
 from leap_predictor import Job, Predictor
-from leap_predictor.decision import decode
-from leap_predictor.decision_log import JsonLinesLog
+from leap_predictor.decisions.decision import decode
+from leap_predictor.decisions.log import JsonLinesLog
 from leap_training.impact.commands import impact_command
 from services import RedisServer
 from small_bundle import publish_small_bundle

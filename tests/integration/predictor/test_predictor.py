@@ -20,7 +20,7 @@ from leap_features import redis_address
 from leap_features.meta import meta_key
 from leap_predictor import Job, Predictor, Reason
 from leap_predictor.bundle import CURRENT
-from leap_predictor.layered_files import MATRICES, NUMBERS
+from leap_predictor.models.layered_files import MATRICES, NUMBERS
 from leap_streams.child_process import free_port
 from services import RedisServer, SentinelDeployment
 from small_bundle import CREATED_AT, publish_small_bundle

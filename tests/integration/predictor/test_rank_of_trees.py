@@ -19,8 +19,8 @@ from leap_features.levels import LEVELS
 from leap_features.row import feature_row
 from leap_predictor import Job, Predictor
 from leap_predictor.bundle import load, specifications_of
-from leap_predictor.cascade import Cascade
 from leap_predictor.cli import rank_command
+from leap_predictor.models.cascade import Cascade
 from leap_training.cli import train_command
 from leap_training.feature_models import FeatureModel, FeatureRecipe
 from leap_training.models import RECIPES

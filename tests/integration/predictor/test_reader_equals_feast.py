@@ -16,7 +16,7 @@ from leap_features.hardware import CATALOGUE, SPECS
 from leap_features.levels import LEVELS
 from leap_features.settings import Settings
 from leap_predictor.bundle import specifications_of
-from leap_predictor.history_reader import HistoryReader
+from leap_predictor.history.redis_reader import HistoryReader
 from leap_predictor.manifest import SERVED_FEATURES, history_views
 from services import RedisServer
 from stored_history import Subject

@@ -15,11 +15,11 @@ from leap_features.history import features
 from leap_features.layout import encode_value, entity_key, field
 from leap_features.levels import LEVELS
 from leap_predictor.errors import StoreError
-from leap_predictor.history_reader import HistoryReader
+from leap_predictor.history.redis_reader import HistoryReader
+from leap_predictor.history.snapshot_command import snapshot_command
+from leap_predictor.history.snapshot_file import SnapshotFile
+from leap_predictor.history.snapshot_rows import KEYS_AT_ONCE, OnlineRows
 from leap_predictor.manifest import history_views
-from leap_predictor.snapshot_command import snapshot_command
-from leap_predictor.snapshot_file import SnapshotFile
-from leap_predictor.snapshot_rows import KEYS_AT_ONCE, OnlineRows
 from services import RedisServer
 from stored_history import Subject, store_meta, store_row, store_runs
 

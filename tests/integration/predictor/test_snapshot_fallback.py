@@ -10,12 +10,12 @@ import pytest
 import redis
 
 from leap_predictor import Choice, Explanation, Job, Predictor, Reason
-from leap_predictor.circuit_breaker import FAILURES
-from leap_predictor.history_reader import HistoryReader
-from leap_predictor.history_request import MetaReading
+from leap_predictor.history.circuit_breaker import FAILURES
+from leap_predictor.history.redis_reader import HistoryReader
+from leap_predictor.history.request import MetaReading
+from leap_predictor.history.snapshot_rows import OnlineRows
+from leap_predictor.history.snapshot_writer import write_snapshot
 from leap_predictor.manifest import history_views
-from leap_predictor.snapshot_rows import OnlineRows
-from leap_predictor.snapshot_writer import write_snapshot
 from services import RedisServer
 from small_bundle import publish_small_bundle
 from stored_history import Subject, store_meta, store_runs

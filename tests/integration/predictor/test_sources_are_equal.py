@@ -14,14 +14,14 @@ from leap_features.feature_store import apply_definitions, configuration, open_f
 from leap_features.layout import encode_timestamp, encode_value, entity_key, field, timestamp_field
 from leap_features.levels import LEVELS
 from leap_features.settings import Settings
-from leap_predictor.feast_reader import FeastReader, tagged_meta, write_meta_tags
-from leap_predictor.history_reader import HistoryReader
-from leap_predictor.history_request import MetaReading, Reading, StoredRow
-from leap_predictor.history_source import HistorySource
+from leap_predictor.history.feast_reader import FeastReader, tagged_meta, write_meta_tags
+from leap_predictor.history.redis_reader import HistoryReader
+from leap_predictor.history.request import MetaReading, Reading, StoredRow
+from leap_predictor.history.snapshot_reader import SnapshotReader
+from leap_predictor.history.snapshot_rows import OnlineRows
+from leap_predictor.history.snapshot_writer import write_snapshot
+from leap_predictor.history.source import HistorySource
 from leap_predictor.manifest import history_views
-from leap_predictor.snapshot_reader import SnapshotReader
-from leap_predictor.snapshot_rows import OnlineRows
-from leap_predictor.snapshot_writer import write_snapshot
 from services import RedisServer
 from stored_history import Subject, store_meta, store_runs
 

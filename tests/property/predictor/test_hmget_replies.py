@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redis.connection import Connection
 
 from leap_predictor.errors import StoreError
-from leap_predictor.hmget_replies import MAX_REPLY_BYTES, MAX_VALUE_BYTES, Replies
+from leap_predictor.history.hmget_replies import MAX_REPLY_BYTES, MAX_VALUE_BYTES, Replies
 
 _VALUES = st.one_of(
     st.none(),

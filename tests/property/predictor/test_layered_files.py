@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from layered_oracle import attempt, columns_of, random_model, run
 from leap_predictor.errors import ModelError
-from leap_predictor.layered import Layered
-from leap_predictor.layered_files import MATRICES, NUMBERS, from_files, to_files
+from leap_predictor.models.layered import Layered
+from leap_predictor.models.layered_files import MATRICES, NUMBERS, from_files, to_files
 
 _FILES = to_files(random_model())
 _ROWS = columns_of(

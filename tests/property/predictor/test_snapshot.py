@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from leap_features.layout import Value
 from leap_features.levels import JOIN_KEY_TYPES
+from leap_predictor.history.snapshot_file import SnapshotFile
 from leap_predictor.manifest import View
-from leap_predictor.snapshot_file import SnapshotFile
 from small_snapshot import VIEWS, Key, wanted, write
 from stored_history import Subject
 

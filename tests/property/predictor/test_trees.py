@@ -7,8 +7,8 @@ import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leap_predictor.cascade import Cascade, HalfWidths
 from leap_predictor.errors import TreesError
+from leap_predictor.models.cascade import Cascade, HalfWidths
 from leap_training.cascade import Cascade as TrainedCascade
 from leap_training.conversion import side_by_side, trees_of
 from random_boosters import ROWS, Shape, shapes, walk

@@ -18,7 +18,7 @@ from leap_features.levels import LEVELS
 from leap_features.row import GROUPS, feature_row
 from leap_predictor.bundle import specifications_of
 from leap_predictor.candidate_columns import candidate_columns
-from leap_predictor.history_request import StoredRow
+from leap_predictor.history.request import StoredRow
 from leap_predictor.job import checked_job
 from leap_predictor.manifest import SERVED_FEATURES, history_views
 from leap_training.feature_set import FeatureSet

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leap_predictor.arrays import from_npz, to_npz
 from leap_predictor.errors import ModelError
+from leap_predictor.models.arrays import from_npz, to_npz
 
 KINDS = {"one": ("<f4", 1), "two": ("<i4", 2), "three": ("|b1", 1)}
 ARRAYS = {"one": np.array([1.0, 2.0]), "two": np.array([[1]]), "three": np.array([True])}

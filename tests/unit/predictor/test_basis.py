@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from layered_oracle import SPECIFICATIONS
 from leap_features.hardware import CATALOGUE
-from leap_predictor.basis import UNKNOWN, Basis, HardwareTable, log_specifications, namesake
 from leap_predictor.bundle import specifications_of
+from leap_predictor.models.basis import UNKNOWN, Basis, HardwareTable, log_specifications, namesake
 
 TABLE = HardwareTable.of(SPECIFICATIONS)
 BASIS = Basis(TABLE, 2.0, 3.0, np.array([5.0, 7.0, 4.0]), configuration=2, architecture=1)

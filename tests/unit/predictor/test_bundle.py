@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from leap_features.family_file import parse as parse_rules
-from leap_predictor import cascade_files
 from leap_predictor.bundle import CURRENT, MANIFEST, current_id, load, parse, publish, set_current
-from leap_predictor.cascade import Cascade
 from leap_predictor.errors import BundleError, ModelError
-from leap_predictor.layered_files import MATRICES, NUMBERS
 from leap_predictor.manifest import FORMAT, File, encode_manifest
-from leap_predictor.settings_columns import Setting
+from leap_predictor.models import cascade_files
+from leap_predictor.models.cascade import Cascade
+from leap_predictor.models.layered_files import MATRICES, NUMBERS
+from leap_predictor.models.settings_columns import Setting
 from small_bundle import CREATED_AT, publish_small_bundle, small_files, small_manifest, small_model
 from small_cascade import publish_small_cascade, single_regressor
 

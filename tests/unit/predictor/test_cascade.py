@@ -8,7 +8,7 @@ import pytest
 from layered_oracle import attempt, run
 from leap_features.columns import MissingColumn
 from leap_features.levels import BACKOFF, FAMILY, MODEL
-from leap_predictor.served_model import NORMAL
+from leap_predictor.models.served_model import NORMAL
 from small_cascade import FAST, FEATURES, HALF_WIDTHS, KNOWN, SLOW, launched, single_regressor, small_cascade
 from small_trees import forest
 

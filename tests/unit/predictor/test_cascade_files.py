@@ -10,9 +10,9 @@ import pytest
 from layered_oracle import attempt, run
 from leap_features.hardware import CATALOGUE
 from leap_predictor.bundle import specifications_of
-from leap_predictor.cascade import Cascade
-from leap_predictor.cascade_files import NUMBERS, TREES, from_files, to_files
 from leap_predictor.errors import ModelError
+from leap_predictor.models.cascade import Cascade
+from leap_predictor.models.cascade_files import NUMBERS, TREES, from_files, to_files
 from small_cascade import launched, single_regressor, small_cascade
 
 SPECIFICATIONS = specifications_of(CATALOGUE)

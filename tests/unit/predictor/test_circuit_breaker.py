@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from leap_predictor.circuit_breaker import FAILURES, FIRST_PAUSE_S, LONGEST_PAUSE_S, CircuitBreaker
+from leap_predictor.history.circuit_breaker import FAILURES, FIRST_PAUSE_S, LONGEST_PAUSE_S, CircuitBreaker
 
 
 class Clock:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leap_predictor.decision import MAX_DECISION_BYTES, Decision, InvalidDecision, decode, encode
+from leap_predictor.decisions.decision import MAX_DECISION_BYTES, Decision, InvalidDecision, decode, encode
 from leap_predictor.explanation import Choice
 from made_decisions import choice, decision
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leap_predictor.decision import decode
-from leap_predictor.decision_log import JsonLinesLog, TopicLog
+from leap_predictor.decisions.decision import decode
+from leap_predictor.decisions.log import JsonLinesLog, TopicLog
 from made_decisions import decision
 from stream_process import wait_until
 

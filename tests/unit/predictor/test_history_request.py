@@ -9,7 +9,7 @@ from leap_features.layout import encode_timestamp, encode_value, entity_key
 from leap_features.levels import LEVELS
 from leap_features.meta import meta_key
 from leap_predictor.errors import StoreError
-from leap_predictor.history_request import HistoryRequest, MetaReading
+from leap_predictor.history.request import HistoryRequest, MetaReading
 from leap_predictor.manifest import history_views
 from stored_history import Subject
 

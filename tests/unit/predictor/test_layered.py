@@ -8,8 +8,8 @@ import pytest
 
 from layered_oracle import attempt, columns_of, random_model, run
 from leap_features.levels import BACKOFF
-from leap_predictor.layered import FAMILY_TERMS, PLAIN_FEATURES, Estimate, Layered
-from leap_predictor.repeat_noise import RepeatNoise
+from leap_predictor.models.layered import FAMILY_TERMS, PLAIN_FEATURES, Estimate, Layered
+from leap_predictor.models.repeat_noise import RepeatNoise
 from small_bundle import small_model
 
 SLOW, FAST = "A100-SXM-80", "H100-SXM-80"

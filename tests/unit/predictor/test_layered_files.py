@@ -10,8 +10,8 @@ import pytest
 
 from layered_oracle import attempt, columns_of, random_model, run
 from leap_predictor.errors import ModelError
-from leap_predictor.layered import Layered
-from leap_predictor.layered_files import MATRICES, NUMBERS, from_files, to_files
+from leap_predictor.models.layered import Layered
+from leap_predictor.models.layered_files import MATRICES, NUMBERS, from_files, to_files
 from small_bundle import small_files
 
 CANONICAL = {"a100": "A100-SXM-80"}.get

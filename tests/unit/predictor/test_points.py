@@ -9,8 +9,8 @@ import pytest
 from layered_oracle import DAY_US, NOW_US, SPECIFICATIONS, attempt, columns_of, run
 from leap_features.columns import MissingColumn
 from leap_features.levels import BACKOFF
-from leap_predictor.basis import HardwareTable
-from leap_predictor.points import LEVEL_COUNT, OWN, POINTS, Points, points_of
+from leap_predictor.models.basis import HardwareTable
+from leap_predictor.models.points import LEVEL_COUNT, OWN, POINTS, Points, points_of
 
 TABLE = HardwareTable.of(SPECIFICATIONS)
 A100, H100, L4 = (TABLE.names.index(name) for name in ("A100-SXM-80", "H100-SXM-80", "L4"))

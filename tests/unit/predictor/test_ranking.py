@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from leap_features.hardware import Catalogue, Hardware
-from leap_predictor.history_request import StoredRow
-from leap_predictor.layered import Estimate
+from leap_predictor.history.request import StoredRow
+from leap_predictor.models.layered import Estimate
 from leap_predictor.policy import MICROSECONDS_PER_HOUR, Candidates, Confidence, Demotion, History, Policy
 from leap_predictor.ranking import Eligible, Rows, eligible, order, recent
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from leap_predictor.repeat_noise import (
+from leap_predictor.models.repeat_noise import (
     LEAST_SPREAD,
     RepeatNoise,
     digamma_of_half,

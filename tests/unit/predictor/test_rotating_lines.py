@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leap_predictor.rotating_lines import RotatingLines, rotated_files
+from leap_predictor.decisions.rotating_lines import RotatingLines, rotated_files
 
 line = st.binary(max_size=12).map(lambda raw: raw.replace(b"\n", b"."))
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from leap_features.columns import MissingColumn
-from leap_predictor.settings_columns import Setting, SettingsEncoder, signed_logarithm
+from leap_predictor.models.settings_columns import Setting, SettingsEncoder, signed_logarithm
 
 
 def objects(*values: object) -> NDArray[Any]:

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from leap_predictor.errors import StoreError, StoreTimeout
-from leap_predictor.snapshot_file import MAGIC, TRAILER, SnapshotFile, SnapshotRefused, encode_key
-from leap_predictor.snapshot_writer import SnapshotRow, write_snapshot
+from leap_predictor.history.snapshot_file import MAGIC, TRAILER, SnapshotFile, SnapshotRefused, encode_key
+from leap_predictor.history.snapshot_writer import SnapshotRow, write_snapshot
 from small_snapshot import AS_OF, VIEWS, meta, rows_of, values, wanted, write
 from stored_history import Subject
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from leap_predictor.errors import StoreError
-from leap_predictor.history_request import Reading
-from leap_predictor.snapshot_reader import SnapshotReader
+from leap_predictor.history.request import Reading
+from leap_predictor.history.snapshot_reader import SnapshotReader
 from small_snapshot import AS_OF, VIEWS, meta, rows_of, wanted, write
 from stored_history import Subject
 

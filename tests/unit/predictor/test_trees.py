@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from leap_predictor.errors import TreesError
-from leap_predictor.trees import KINDS, MAX_DEPTH, Trees
+from leap_predictor.models.trees import KINDS, MAX_DEPTH, Trees
 from small_trees import forest, stump
 
 

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from leap_features.levels import BACKOFF
-from leap_predictor.layered import Estimate
-from leap_predictor.served_model import NORMAL
+from leap_predictor.models.layered import Estimate
+from leap_predictor.models.served_model import NORMAL
 from leap_training.conformal import LEVELS, MAX_ROWS, MIN_ROWS, SPLITS, widths
 from leap_training.training_set import TrainingSet
 

@@ -12,11 +12,11 @@ from leap_features.hardware import CATALOGUE
 from leap_features.levels import LEVELS
 from leap_predictor.bundle import specifications_of
 from leap_predictor.candidate_columns import candidate_columns
-from leap_predictor.history_request import StoredRow
+from leap_predictor.history.request import StoredRow
 from leap_predictor.job import Job
-from leap_predictor.layered import Estimate
-from leap_predictor.layered_files import from_files, to_files
 from leap_predictor.manifest import SERVED_FEATURES, history_views
+from leap_predictor.models.layered import Estimate
+from leap_predictor.models.layered_files import from_files, to_files
 from leap_training.layered import ConfigKeyError, Fitted, LayeredRecipe, fit, with_settings
 from leap_training.model import NothingToFit
 from leap_training.training_set import TrainingSet, read_training_set

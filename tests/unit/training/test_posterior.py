@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leap_predictor.layered import FAMILY_TERMS
+from leap_predictor.models.layered import FAMILY_TERMS
 from leap_training.cells import Cells
 from leap_training.posterior import MAX_CELLS_OF_FAMILY, RANK, Posterior, posterior
 from leap_training.variances import JITTER, USUAL, Variances, covariance

@@ -9,7 +9,7 @@ import pytest
 from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_predictor.bundle import load
-from leap_predictor.layered_files import to_files
+from leap_predictor.models.layered_files import to_files
 from leap_training.layered import Fitted, fit, with_settings
 from leap_training.publish import ServedDiffers, check_served, publish_model
 from leap_training.training_set import TrainingSet, read_training_set

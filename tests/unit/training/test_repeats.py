@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from leap_predictor.repeat_noise import RepeatNoise
+from leap_predictor.models.repeat_noise import RepeatNoise
 from leap_training.repeats import repeat_noise
 from training_rows import RunRow, training_set
 

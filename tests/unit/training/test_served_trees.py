@@ -13,10 +13,10 @@ from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_features.levels import BACKOFF, FAMILY
 from leap_predictor.bundle import load, read_model
-from leap_predictor.cascade import Cascade, HalfWidths
-from leap_predictor.cascade_files import to_files
 from leap_predictor.errors import ModelError
-from leap_predictor.served_model import NORMAL
+from leap_predictor.models.cascade import Cascade, HalfWidths
+from leap_predictor.models.cascade_files import to_files
+from leap_predictor.models.served_model import NORMAL
 from leap_training import conformal
 from leap_training.layered import fit
 from leap_training.model import NothingToFit

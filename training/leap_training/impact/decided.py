@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from leap_features.events import to_us
 from leap_features.hardware import Catalogue
-from leap_predictor.decision import Decision, InvalidDecision, decode
-from leap_predictor.rotating_lines import rotated_files
+from leap_predictor.decisions.decision import Decision, InvalidDecision, decode
+from leap_predictor.decisions.rotating_lines import rotated_files
 
 
 class Decided(NamedTuple):

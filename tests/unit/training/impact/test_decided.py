@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from leap_features.hardware import CATALOGUE
-from leap_predictor.decision_log import JsonLinesLog
+from leap_predictor.decisions.log import JsonLinesLog
 from leap_training.impact.decided import Decisions, files_of, read_decisions
 from made_decisions import NOON, choice, decision, write_decisions
 

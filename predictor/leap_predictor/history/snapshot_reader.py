@@ -14,10 +14,10 @@ from typing import Final
 
 from leap_features.levels import Subject
 from leap_predictor.errors import StoreError
-from leap_predictor.history_request import Reading
+from leap_predictor.history.request import Reading
+from leap_predictor.history.snapshot_file import SnapshotFile, SnapshotRefused, stamp_of
 from leap_predictor.manifest import View
 from leap_predictor.reloading import Reloader, Reloading
-from leap_predictor.snapshot_file import SnapshotFile, SnapshotRefused, stamp_of
 
 RELOAD_EVERY_S: Final = 2.0
 """How often the file is looked at."""

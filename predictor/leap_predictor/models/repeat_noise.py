@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from leap_predictor.basis import Floats
+from leap_predictor.models.basis import Floats
 
 LEAST_SPREAD: Final = 0.001
 """Of ln throughput: no cell is taken to repeat itself more exactly."""

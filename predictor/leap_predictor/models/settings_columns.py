@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_features.columns import Columns, codes, column, row_count
-from leap_predictor.basis import Floats
+from leap_predictor.models.basis import Floats
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Reads history through Feast's SDK, for online stores that only Feast knows how to read.
 
     from feast import FeatureStore
-    from leap_predictor.feast_reader import FeastReader
+    from leap_predictor.history.feast_reader import FeastReader
 
     predictor = Predictor.open("data/bundles", FeastReader(lambda: FeatureStore("feature_repo")))
 
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leap_features.layout import Value
 from leap_features.levels import Subject
-from leap_predictor.circuit_breaker import BreakerState, CircuitBreaker
-from leap_predictor.client_replies import client_replies
 from leap_predictor.errors import StoreError, StoreTimeout
-from leap_predictor.history_request import HistoryRequest, MetaReading, Reading, StoredRow
+from leap_predictor.history.circuit_breaker import BreakerState, CircuitBreaker
+from leap_predictor.history.client_replies import client_replies
+from leap_predictor.history.request import HistoryRequest, MetaReading, Reading, StoredRow
 from leap_predictor.manifest import View, ViewFeature
 
 if TYPE_CHECKING:

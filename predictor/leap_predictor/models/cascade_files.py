@@ -12,10 +12,10 @@ import msgspec
 from numpy.typing import NDArray
 
 from leap_features.columns import Specifications
-from leap_predictor.arrays import Kinds, from_npz, to_npz
-from leap_predictor.cascade import Cascade, HalfWidths
 from leap_predictor.errors import ModelError, TreesError
-from leap_predictor.trees import KINDS, Trees
+from leap_predictor.models.arrays import Kinds, from_npz, to_npz
+from leap_predictor.models.cascade import Cascade, HalfWidths
+from leap_predictor.models.trees import KINDS, Trees
 
 NUMBERS: Final = "cascade.json"
 TREES: Final = "cascade.npz"

@@ -23,7 +23,7 @@ from typing import Any, Final
 import redis
 
 from leap_predictor.errors import StoreError, StoreTimeout
-from leap_predictor.hmget_replies import Replies, Values
+from leap_predictor.history.hmget_replies import Replies, Values
 
 _CHUNK: Final = 65536
 

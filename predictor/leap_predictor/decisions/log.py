@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from leap_predictor.decision import Decision, InvalidDecision, encode
-from leap_predictor.rotating_lines import RotatingLines
-from leap_predictor.topic_lines import TopicLines, check_client
+from leap_predictor.decisions.decision import Decision, InvalidDecision, encode
+from leap_predictor.decisions.rotating_lines import RotatingLines
+from leap_predictor.decisions.topic_lines import TopicLines, check_client
 
 QUEUE_MAX: Final = 10_000
 """Decisions that may wait to be written; a few kilobytes each."""

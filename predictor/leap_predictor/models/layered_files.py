@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_predictor.arrays import Kinds, from_npz, to_npz
-from leap_predictor.basis import UNKNOWN, Basis, HardwareTable
 from leap_predictor.errors import ModelError
-from leap_predictor.layered import FAMILY_TERMS, Layered, ModelType
-from leap_predictor.points import LEVEL_COUNT
-from leap_predictor.repeat_noise import RepeatNoise
-from leap_predictor.settings_columns import Setting, SettingsEncoder
+from leap_predictor.models.arrays import Kinds, from_npz, to_npz
+from leap_predictor.models.basis import UNKNOWN, Basis, HardwareTable
+from leap_predictor.models.layered import FAMILY_TERMS, Layered, ModelType
+from leap_predictor.models.points import LEVEL_COUNT
+from leap_predictor.models.repeat_noise import RepeatNoise
+from leap_predictor.models.settings_columns import Setting, SettingsEncoder
 
 NUMBERS: Final = "layered.json"
 MATRICES: Final = "layered.npz"

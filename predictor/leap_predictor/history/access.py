@@ -16,8 +16,8 @@ from leap_features.levels import Subject
 from leap_predictor.errors import StoreError, StoreTimeout
 from leap_predictor.explanation import Reason, Source
 from leap_predictor.findings import NoAnswer
-from leap_predictor.history_request import Reading
-from leap_predictor.history_source import HistorySource
+from leap_predictor.history.request import Reading
+from leap_predictor.history.source import HistorySource
 from leap_predictor.manifest import Manifest
 from leap_predictor.policy import Policy
 

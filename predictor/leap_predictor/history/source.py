@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from leap_features.levels import Subject
-from leap_predictor.history_request import Reading
+from leap_predictor.history.request import Reading
 from leap_predictor.manifest import View
 
 

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from leap_features.columns import Columns, column
 from leap_features.levels import BACKOFF, FAMILY_SCALE
 from leap_features.row import Categories
-from leap_predictor.basis import SCALE_WIDTH, Basis, Floats, Ints
-from leap_predictor.points import OWN, POINTS, Points, points_of
-from leap_predictor.repeat_noise import RepeatNoise
-from leap_predictor.settings_columns import SettingsEncoder
+from leap_predictor.models.basis import SCALE_WIDTH, Basis, Floats, Ints
+from leap_predictor.models.points import OWN, POINTS, Points, points_of
+from leap_predictor.models.repeat_noise import RepeatNoise
+from leap_predictor.models.settings_columns import SettingsEncoder
 
 DEGREES_OF_FREEDOM: Final = 4.0
 """Of the noise of a single run: tails that hold stragglers, and still a variance."""

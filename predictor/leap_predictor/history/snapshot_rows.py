@@ -17,11 +17,11 @@ import redis
 
 from leap_features.layout import LayoutError, decode_entity_key, key_prefix
 from leap_features.meta import SCHEMA_VERSION
-from leap_predictor.client_replies import client_replies
 from leap_predictor.errors import StoreError
-from leap_predictor.history_request import HistoryRequest, MetaReading
+from leap_predictor.history.client_replies import client_replies
+from leap_predictor.history.request import HistoryRequest, MetaReading
+from leap_predictor.history.snapshot_writer import SnapshotRow
 from leap_predictor.manifest import View
-from leap_predictor.snapshot_writer import SnapshotRow
 
 KEYS_AT_ONCE: Final = 1_000
 

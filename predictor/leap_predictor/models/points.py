@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from leap_features.columns import Columns, column, history_column, logarithm, numbers
 from leap_features.history import MICROSECONDS_PER_DAY
 from leap_features.levels import BACKOFF, FAMILY, FAMILY_HARDWARE, FAMILY_SCALE
-from leap_predictor.basis import Floats, HardwareTable, Ints
+from leap_predictor.models.basis import Floats, HardwareTable, Ints
 
 OF_THE_FAMILY: Final = frozenset({FAMILY, FAMILY_HARDWARE, FAMILY_SCALE})
 WITH_MEANS: Final = (FAMILY_SCALE, FAMILY_HARDWARE)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from leap_features.columns import Columns
 from leap_features.row import Categories
-from leap_predictor.layered import Estimate
+from leap_predictor.models.layered import Estimate
 
 NORMAL: Final = 1.2815515655446004
 """Half-width of the 80 % interval of a normal distribution, in standard deviations."""

@@ -38,7 +38,7 @@ import msgspec
 from leap_features.layout import Value
 from leap_features.levels import Subject
 from leap_predictor.errors import StoreError, StoreTimeout
-from leap_predictor.history_request import MetaReading, Reading, StoredRow
+from leap_predictor.history.request import MetaReading, Reading, StoredRow
 from leap_predictor.manifest import Instant, NonEmpty, View
 
 FORMAT: Final = 1

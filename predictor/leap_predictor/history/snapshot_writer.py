@@ -27,9 +27,8 @@ import msgspec
 from leap_features.durable import LEFTOVER_AFTER_S, sync, temporary_path
 from leap_features.layout import Value
 from leap_predictor.bundle import library_version
-from leap_predictor.history_request import MetaReading
-from leap_predictor.manifest import View
-from leap_predictor.snapshot_file import (
+from leap_predictor.history.request import MetaReading
+from leap_predictor.history.snapshot_file import (
     CHECKSUM,
     FEWEST_BUCKET_BITS,
     FORMAT,
@@ -42,6 +41,7 @@ from leap_predictor.snapshot_file import (
     encode_key,
     row_bytes,
 )
+from leap_predictor.manifest import View
 
 ROWS_PER_BUCKET: Final = 4
 """At most, on average: a lookup decodes the whole bucket, and each costs 13 bytes and more."""

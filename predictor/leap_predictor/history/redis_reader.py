@@ -18,11 +18,11 @@ from redis.retry import Retry
 from leap_features import redis_address
 from leap_features.levels import Subject
 from leap_features.redis_connection import connector
-from leap_predictor.circuit_breaker import BreakerState, CircuitBreaker
 from leap_predictor.errors import StoreError
-from leap_predictor.history_request import HistoryRequest, Reading
+from leap_predictor.history.circuit_breaker import BreakerState, CircuitBreaker
+from leap_predictor.history.request import HistoryRequest, Reading
+from leap_predictor.history.store_connection import StoreConnection
 from leap_predictor.manifest import View
-from leap_predictor.store_connection import StoreConnection
 
 CONNECT_TIMEOUT_S: Final = 2.0
 """For connecting and for each step of the handshake. Longer than a caller waits; the connection serves the next one."""

@@ -19,9 +19,9 @@ from leap_features.columns import Columns, Specifications, history_column
 from leap_features.levels import BACKOFF
 from leap_features.row import Categories, feature_row
 from leap_features.row_features import BACKOFF_PREFIX
-from leap_predictor.layered import Estimate
-from leap_predictor.served_model import NORMAL
-from leap_predictor.trees import Trees
+from leap_predictor.models.layered import Estimate
+from leap_predictor.models.served_model import NORMAL
+from leap_predictor.models.trees import Trees
 
 
 @dataclass(frozen=True)

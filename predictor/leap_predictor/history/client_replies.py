@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from leap_predictor.history_request import HistoryRequest
+from leap_predictor.history.request import HistoryRequest
 
 
 def client_replies(client: redis.Redis, request: HistoryRequest) -> list[Any]:

@@ -29,9 +29,9 @@ def snapshot_command(out: Path, project: str | None, as_json: bool) -> None:
 
     from leap_features import redis_address  # noqa: PLC0415
     from leap_predictor.errors import StoreError  # noqa: PLC0415
+    from leap_predictor.history.snapshot_rows import OnlineRows  # noqa: PLC0415
+    from leap_predictor.history.snapshot_writer import write_snapshot  # noqa: PLC0415
     from leap_predictor.manifest import history_views  # noqa: PLC0415
-    from leap_predictor.snapshot_rows import OnlineRows  # noqa: PLC0415
-    from leap_predictor.snapshot_writer import write_snapshot  # noqa: PLC0415
 
     began, as_of = time.monotonic(), datetime.now(UTC)
     try:

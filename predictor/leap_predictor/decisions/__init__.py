@@ -1,0 +1,1 @@
+"""Decisions: what the predictor answered, as lines of a log."""

@@ -1,0 +1,1 @@
+"""Reading history: from Redis, from a snapshot file, or through Feast's SDK."""

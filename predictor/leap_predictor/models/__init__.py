@@ -1,0 +1,1 @@
+"""The models that a launcher serves, as arrays that numpy walks: the layered model, and trees."""
