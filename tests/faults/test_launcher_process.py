@@ -237,7 +237,7 @@ def test_interpreter_ends_quietly_though_the_store_is_down(ending: str, bundles:
 
 
 INTERRUPTED = """
-import signal
+import signal, time
 answers = []
 def handler(number, frame):
     answers.append(rank())
@@ -246,16 +246,19 @@ while not rank():
     pass
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.003)
-own = [rank() for _ in range(300)]
+# Those in the midst of a ranking find its connection taken: then the store is left alone, and rankings are short.
+end = time.monotonic() + 60
+while len(answers) < 30 and time.monotonic() < end:
+    rank()
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
-print(len(own), len(answers) > 10)
+print(len(answers))
 """
 
 
 def test_signal_handler_that_ranks_in_the_middle_of_a_ranking_does_not_hang(
     redis_server: RedisServer, store: redis.Redis, bundles: Path, project: str
 ) -> None:
-    assert run(INTERRUPTED, bundles, redis_server.url, project, 0.02) == "300 True"
+    assert run(INTERRUPTED, bundles, redis_server.url, project, 0.02) == "30"
 
 
 DESCRIPTORS = """
