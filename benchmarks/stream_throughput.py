@@ -1,4 +1,4 @@
-"""How many completion events a second does one history worker take in, all four levels written?
+"""How many completion events a second does one history worker take in, all six levels written?
 
 Beside it, in the same run on the same topic: a Faust agent that only consumes, and one Feast `push` per event (one
 level). Needs a real Kafka for a figure worth quoting (`make kafka-jars`, then LEAP_TEST_KAFKA_LIBS=.cache/kafka);
