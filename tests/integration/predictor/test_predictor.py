@@ -24,7 +24,7 @@ from leap_predictor.models.layered_files import MATRICES, NUMBERS
 from leap_streams.child_process import free_port
 from services import RedisServer, SentinelDeployment
 from small_bundle import CREATED_AT, publish_small_bundle
-from stored_history import Subject, store_meta, store_runs
+from stored_history import DAY_US, Subject, store_meta, store_runs
 from stream_process import wait_until
 
 JOB = Job("train-bert-2026-03-01-run7", "bert", trainer_count=8, batch_size=32, reader_count=4)
@@ -423,11 +423,17 @@ def test_job_of_the_control_group_gets_no_ranking_and_its_explanation_says_which
     assert list(answer.withheld) == open_predictor().rank(JOB, [SLOW, FAST])
 
 
-def test_history_that_the_policy_finds_too_old_does_not_take_part(
+# feast-dev/feast#6821: a store that serves a row beyond its time to live says nothing of it.
+def test_history_that_the_policy_finds_too_old_is_seen_as_such_and_does_not_take_part(
     open_predictor: Open, store: redis.Redis, project: str, tmp_path: Path
 ) -> None:
     without = open_predictor().rank(JOB, [SLOW])
-    store_runs(store, project, subject(SLOW), [800.0])  # in 1970
+    rows = store_runs(store, project, subject(SLOW), [800.0])  # in 1970
+    (report,) = open_predictor().explain(JOB, [SLOW]).candidates
+    for view, row in report.history.items():
+        assert row is not None
+        assert row["last_seen"] == DAY_US
+        assert report.recorded_at_us[view] == rows[view].recorded_at_us
     policy = tmp_path / "policy.toml"
     policy.write_text("[history]\nmax_age_hours = 24")
     assert open_predictor().rank(JOB, [SLOW])[0].level == "family_scale_history"
