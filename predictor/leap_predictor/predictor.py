@@ -41,7 +41,10 @@ RELOAD_EVERY_S: Final = 2.0
 
 _COMPUTING_SHARE: Final = 0.2
 _COMPUTING_S: Final = 0.01
-"""How much of the deadline is kept back for the prediction, which takes some milliseconds: a fifth, at most this."""
+"""How much of the deadline is kept back for the prediction, which takes some milliseconds: a fifth, at most this,"""
+_PER_CANDIDATE_S: Final = 0.0001
+_CANDIDATES_SHARE: Final = 0.3
+"""and so much for each candidate, at most three tenths."""
 
 _log = logging.getLogger(__name__)
 
@@ -301,7 +304,9 @@ class Predictor:
         return choices
 
     def _read(self, bundle: Bundle, subjects: list[_Subject], policy: Policy, deadline: float, now_us: int) -> History:
-        until = deadline - min(self.deadline_s * _COMPUTING_SHARE, _COMPUTING_S)
+        kept_back = min(self.deadline_s * _COMPUTING_SHARE, _COMPUTING_S)
+        kept_back += min(self.deadline_s * _CANDIDATES_SHARE, len(subjects) * _PER_CANDIDATE_S)
+        until = deadline - kept_back
         self._check_time(until, "taking in the question")
         return self._history.read(bundle.manifest, subjects, policy, until=until, deadline=deadline, now_us=now_us)
 
