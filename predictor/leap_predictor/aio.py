@@ -87,7 +87,9 @@ class AsyncPredictor:
             return Explanation(reason=Reason.CLOSED, message="the predictor is closed")
         waiting = asyncio.wrap_future(asked)
         try:
-            return await asyncio.wait_for(waiting, max(0.0, until - time.monotonic()))
+            # Not wait_for, which loses a cancellation that comes together with the answer (python/cpython#86296).
+            async with asyncio.timeout(until - time.monotonic()):
+                return await waiting
         except TimeoutError:
             return Explanation(
                 reason=Reason.DEADLINE_PASSED,
