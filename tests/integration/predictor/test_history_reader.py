@@ -122,7 +122,7 @@ def test_silent_server_is_given_up_within_the_callers_time_and_then_left_alone(
     store_meta(redis_client, project)
     proxy.silent = True
     for _ in range(FAILURES):
-        with pytest.raises(StoreTimeout, match="no answer within 20 ms"):
+        with pytest.raises(StoreTimeout, match=r"no answer within \d+ ms"):
             read(reader, within_s=0.02)
     with pytest.raises(StoreError, match="not asked for another") as caught:
         read(reader, within_s=PATIENT_S)
