@@ -98,7 +98,7 @@ def test_store_that_hangs_is_given_up_in_time_then_left_alone_and_holds_one_thre
     assert count(reader) == 1
     gate.is_open.clear()
     for _ in range(FAILURES):
-        with pytest.raises(StoreTimeout, match="no answer within 20 ms"):
+        with pytest.raises(StoreTimeout, match=r"no answer within \d+ ms"):
             count(reader, within_s=0.02)
     with pytest.raises(StoreError, match="not asked for another") as caught:
         count(reader)
