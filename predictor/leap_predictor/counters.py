@@ -5,14 +5,13 @@ Safe across threads. A forked child counts anew from zero: what its parent did i
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from bisect import bisect_left
 from collections import Counter
 from typing import Final
 
 from leap_predictor.explanation import Reason
+from leap_predictor.forking import remake_in_children
 
 BUCKETS_MS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 """Upper bounds of the histogram of latency, inclusive, in milliseconds; a last bucket has no bound."""
@@ -23,7 +22,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._start_over()
-        _COUNTERS.add(self)
+        remake_in_children(self)
 
     def _start_over(self) -> None:
         self._lock = threading.RLock()  # a signal handler may rank in the middle of counting
@@ -82,14 +81,3 @@ class Counters:
             "empty": {reason.value: count for reason, count in sorted(empty.items())},
             "latency_ms": {"at_most": at_most, "sum": round(sum_ms, 3)},
         }
-
-
-_COUNTERS: Final[weakref.WeakSet[Counters]] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for counters in list(_COUNTERS):
-        counters.after_fork_in_child()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

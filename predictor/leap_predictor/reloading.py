@@ -7,13 +7,13 @@ does not displace the one that serves; the error is kept beside it.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from leap_predictor.errors import PredictorError
+from leap_predictor.forking import remake_in_children
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Reloader:
         self._every_s = every_s
         self._at_once = at_once
         self._start_over()
-        _RELOADERS.add(self)
+        remake_in_children(self)
 
     def _start_over(self) -> None:
         self._lock = threading.RLock()  # a signal handler may rank while the thread is started
@@ -122,14 +122,3 @@ def _poll(values: Sequence[Reloading[Any]], stop: threading.Event, every_s: floa
         at_once = False
         for value in values:
             value.refresh()
-
-
-_RELOADERS: Final[weakref.WeakSet[Reloader]] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for reloader in list(_RELOADERS):
-        reloader.after_fork_in_child()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

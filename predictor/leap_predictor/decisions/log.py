@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import queue
 import threading
 import time
@@ -21,6 +20,7 @@ from typing import Any, Final, Protocol, Self
 from leap_predictor.decisions.decision import Decision, InvalidDecision, encode
 from leap_predictor.decisions.rotating_lines import RotatingLines
 from leap_predictor.decisions.topic_lines import TopicLines, check_client
+from leap_predictor.forking import remake_in_children
 
 QUEUE_MAX: Final = 10_000
 """Decisions that may wait to be written; a few kilobytes each."""
@@ -110,6 +110,7 @@ class QueuedLog:
         self._queue_max = queue_max
         self._start_over()
         self._writer.ensure_running()
+        remake_in_children(self)
         _LOGS.add(self)
 
     def _start_over(self) -> None:
@@ -356,16 +357,10 @@ class _Writer:
 _LOGS: Final[weakref.WeakSet[QueuedLog]] = weakref.WeakSet()
 
 
-def _after_fork_in_child() -> None:
-    for log in list(_LOGS):
-        log.after_fork_in_child()
-
-
 def _at_exit() -> None:
     until = time.monotonic() + EXIT_WITHIN_S
     for log in list(_LOGS):
         log.close(max(0.0, until - time.monotonic()))
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

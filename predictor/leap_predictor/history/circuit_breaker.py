@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+from leap_predictor.errors import StoreError
+
+T = TypeVar("T")
 
 FAILURES: Final = 3
 """Failures in a row that open the circuit: one lost packet must not, and three deadlines are still no time."""
@@ -54,6 +58,25 @@ class CircuitBreaker:
                 self._trying = True
                 return None
             return f"not asked for another {max(left, 0.0):.1f} s after {self._failures} failures: {self._last_error}"
+
+    def guard(self, read: Callable[[], T]) -> T:
+        """What `read` returns, if the circuit lets it be called; how it went is reported.
+
+        Raises:
+            StoreError: the store is left alone; or what `read` raises.
+        """
+        if (closed_door := self.allow()) is not None:
+            raise StoreError(f"the store is {closed_door}")
+        try:
+            result = read()
+        except StoreError as error:
+            self.failed(str(error))
+            raise
+        except BaseException:
+            self.failed("a read was interrupted")
+            raise
+        self.succeeded()
+        return result
 
     @property
     def state(self) -> BreakerState:

@@ -17,7 +17,6 @@ registry carries. `feast apply` removes them again, so that rows of unknown mean
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 import time
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leap_features.layout import Value
 from leap_features.levels import Subject
 from leap_predictor.errors import StoreError, StoreTimeout
+from leap_predictor.forking import remake_in_children
 from leap_predictor.history.circuit_breaker import BreakerState, CircuitBreaker
 from leap_predictor.history.client_replies import client_replies
 from leap_predictor.history.request import HistoryRequest, MetaReading, Reading, StoredRow
@@ -75,7 +75,7 @@ class FeastReader:
         self._clock = clock
         self._closed = False
         self._start_over()
-        _READERS.add(self)
+        remake_in_children(self)
 
     def _start_over(self) -> None:
         self._breaker = CircuitBreaker(self._clock)
@@ -103,19 +103,7 @@ class FeastReader:
         """
         if self._closed:
             raise StoreError("the reader is closed")
-        breaker = self._breaker
-        if (closed_door := breaker.allow()) is not None:
-            raise StoreError(f"the store is {closed_door}")
-        try:
-            reading = self._worker.ask(_Question(views, subjects), within_s)
-        except StoreError as error:
-            breaker.failed(str(error))
-            raise
-        except BaseException:
-            breaker.failed("a read was interrupted")
-            raise
-        breaker.succeeded()
-        return reading
+        return self._breaker.guard(lambda: self._worker.ask(_Question(views, subjects), within_s))
 
     @property
     def breaker(self) -> BreakerState:
@@ -291,14 +279,3 @@ class _Worker:
         after = meta()
         torn = before != after
         return Reading(None if torn else after, torn, tuple(rows))
-
-
-_READERS: Final[weakref.WeakSet[FeastReader]] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for reader in list(_READERS):
-        reader.after_fork_in_child()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,7 +6,6 @@ After a fork the child has no right to use the parent's connection; it makes its
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from leap_features import redis_address
 from leap_features.levels import Subject
 from leap_features.redis_connection import connector
 from leap_predictor.errors import StoreError
+from leap_predictor.forking import remake_in_children
 from leap_predictor.history.circuit_breaker import BreakerState, CircuitBreaker
 from leap_predictor.history.request import HistoryRequest, Reading
 from leap_predictor.history.store_connection import StoreConnection
@@ -53,7 +53,7 @@ class HistoryReader:
             decode_responses=False,
         )
         self._start_over()
-        _READERS.add(self)
+        remake_in_children(self)
 
     def _start_over(self) -> None:
         self._breaker = CircuitBreaker(self._clock)
@@ -84,18 +84,9 @@ class HistoryReader:
             raise StoreError("the reader is closed")
         until = time.monotonic() + within_s
         asked = HistoryRequest(self._project, views, subjects)
-        breaker = self._breaker
-        if (closed_door := breaker.allow()) is not None:
-            raise StoreError(f"the store is {closed_door}")
-        try:
-            replies = self._connection.exchange(asked.packed, len(asked.commands), until - time.monotonic())
-        except StoreError as error:
-            breaker.failed(str(error))
-            raise
-        except BaseException:
-            breaker.failed("a read was interrupted")
-            raise
-        breaker.succeeded()
+        replies = self._breaker.guard(
+            lambda: self._connection.exchange(asked.packed, len(asked.commands), until - time.monotonic())
+        )
         return asked.decode(replies)
 
     @property
@@ -107,14 +98,3 @@ class HistoryReader:
         """End the connection. Later reads raise `StoreError`."""
         self._closed = True
         self._finalizer()
-
-
-_READERS: Final[weakref.WeakSet[HistoryReader]] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for reader in list(_READERS):
-        reader.after_fork_in_child()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
