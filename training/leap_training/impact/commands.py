@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -14,13 +14,11 @@ import msgspec
 from leap_features import family, hardware
 from leap_features.events import to_us
 from leap_features.explained import explained
-from leap_features.family_file import RulesError
 from leap_features.instant import Instant
-from leap_features.settings import Settings, SettingsError
-from leap_training.mapping import MappingError
-from leap_training.past_runs import Rejects, reading_of
+from leap_features.settings import Settings
+from leap_training.past_runs import reading_of
 from leap_training.progress import progress_bar
-from leap_training.tables import Table, TableError
+from leap_training.table_of_runs import MENDABLE, table_of_runs
 
 if TYPE_CHECKING:
     from leap_training.impact.attempts import Attempts, Span
@@ -84,7 +82,7 @@ def impact_command(
 
     if page_path is not None and not page_path.parent.is_dir():
         raise click.ClickException(f"{page_path.parent} is no directory: make it first, or write elsewhere with --page")
-    with explained(*_MENDABLE, ArchiveError, NothingToMeasure):
+    with explained(*MENDABLE, ArchiveError, NothingToMeasure):
         settings = Settings.from_env()
         catalogue = hardware.CATALOGUE if costs_path is None else hardware.load(costs_path)
         source = completions or Path(settings.archive)
@@ -108,8 +106,9 @@ def impact_command(
             written.append(write_parquet(report, out))
         if page_path is not None:
             from leap_training.impact.page import page  # noqa: PLC0415
+            from leap_training.page.writing import write_page  # noqa: PLC0415
 
-            page_path.write_text(page(report), encoding="utf-8")
+            write_page(page_path, page(report))
             written.append(page_path)
     if as_json:
         click.echo(msgspec.json.encode(report).decode())
@@ -130,17 +129,8 @@ def _read_attempts(
         if mapping_path is not None:
             raise click.ClickException(f"--mapping is for tables, and {source} is an archive: leave it out")
         return read_archive(source, catalogue, rules, span, partial(progress_bar, label=f"reading {source.name}"))
-    with (
-        Table(source) as runs,
-        Rejects(None) as rejects,
-        progress_bar(runs.length, f"reading {source.name}") as progress,
-    ):
-        read = read_table(runs, reading_of(mapping_path), rejects, catalogue, rules, span, progress)
-    if rejects.total:
-        click.echo(f"{rejects.total:,} rows are no events and are left out:", err=True)
-        for line in rejects.first:
-            click.echo(f"  {line}", err=True)
-    return read
+    with table_of_runs(source) as (runs, rejects, progress):
+        return read_table(runs, reading_of(mapping_path), rejects, catalogue, rules, span, progress)
 
 
 def _price(catalogue: hardware.Catalogue, costs: dict[str, float]) -> Callable[[str], float | None]:
@@ -167,6 +157,3 @@ def _notes_on(decided: Decisions) -> list[str]:
 def _refuse_to_overwrite(page_path: Path | None, read: list[Path]) -> None:
     if page_path is not None and any(page_path.exists() and page_path.samefile(path) for path in read if path.exists()):
         raise click.ClickException(f"{page_path} is what this command reads: name another file for --page")
-
-
-_MENDABLE: Final = (MappingError, TableError, SettingsError, RulesError, hardware.CatalogueError, OSError)

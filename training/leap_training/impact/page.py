@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from typing import Final
 
 from leap_training.impact.report import Group, ImpactLine, ImpactReport, Interval, share_of
@@ -15,16 +14,20 @@ from leap_training.page import (
     Stack,
     bars,
     count,
+    day,
     document,
     element,
     figure,
     folded,
     interval,
     legend,
+    notes,
     percent,
+    reading,
     short_money,
     stacks,
     table,
+    tiles,
 )
 
 MODELS_SHOWN: Final = 20
@@ -46,7 +49,7 @@ def page(report: ImpactReport) -> str:
         element(
             "p",
             element("bdi", report.source),
-            f" · attempts submitted from {_day(report.begin)} to {_day(report.end)} (UTC)",
+            f" · attempts submitted from {day(report.begin)} to {day(report.end)} (UTC)",
             class_="soft",
         ),
         _headline(report),
@@ -58,7 +61,7 @@ def page(report: ImpactReport) -> str:
                 "models", "2. Device-hours by model type", "model type", _most(report.by_model), report.by_model, _model
             ),
             _savings(report),
-            element("div", _reading(report), _notes(report.notes)),
+            element("div", _reading(report), notes(report.notes)),
             class_="figures",
         ),
         _unranked(report),
@@ -109,7 +112,7 @@ def _predicted(total: ImpactLine) -> list[Element | str]:
 
 def _tiles(report: ImpactReport) -> Element:
     total = report.total
-    tiles = [
+    figures = [
         (
             "Ranked",
             percent(total.ranked_share),
@@ -119,19 +122,7 @@ def _tiles(report: ImpactReport) -> Element:
         ("Control group", *_first(total.control, "control")),
         ("Decisions", count(report.decisions), "read from the logs"),
     ]
-    return element(
-        "dl",
-        *(
-            element(
-                "div",
-                element("dt", name),
-                element("dd", number, class_="figure"),
-                element("dd", detail, class_="detail"),
-            )
-            for name, number, detail in tiles
-        ),
-        class_="tiles",
-    )
+    return tiles(figures)
 
 
 def _first(group: Group, name: str) -> tuple[str, str]:
@@ -264,27 +255,7 @@ def _reading(report: ImpactReport) -> Element:
             "the saving looks greater than it is for the fleet. Only attempts that succeeded have a cost per sample.",
         ),
     )
-    return element(
-        "section",
-        element("h2", "How to read this"),
-        element(
-            "dl",
-            *(part for word, meaning in words for part in (element("dt", word), element("dd", meaning))),
-            class_="words",
-        ),
-        id="reading",
-    )
-
-
-def _notes(notes: Sequence[str]) -> Element | None:
-    if not notes:
-        return None
-    return element(
-        "section",
-        element("h2", "Assumptions, and what was left out"),
-        element("ul", *(element("li", note) for note in notes)),
-        id="notes",
-    )
+    return reading(words)
 
 
 def _lines(caption: str, first: str, label: Callable[[ImpactLine], str], lines: Iterable[ImpactLine]) -> Element:
@@ -340,7 +311,3 @@ def _day_of(line: ImpactLine) -> str:
 
 def _range(share: Interval) -> str:
     return interval(share.low, share.high)
-
-
-def _day(instant: datetime) -> str:
-    return f"{instant.day} {instant:%B %Y}"

@@ -22,10 +22,10 @@ def report_command(directory: Path, out_path: Path | None) -> None:
 
     DIR is what `leap evaluate --out` wrote: judged.json, rows.parquet and predictions.parquet.
     """
-    from leap_features.durable import publish  # noqa: PLC0415
     from leap_training.judge_page.page import page  # noqa: PLC0415  # `--help` needs no pyarrow
     from leap_training.judge_page.reading import JUDGED, PREDICTIONS, ROWS, read  # noqa: PLC0415
     from leap_training.judge_page.verdict import JudgedError  # noqa: PLC0415
+    from leap_training.page.writing import write_page  # noqa: PLC0415
 
     out = directory / "report.html" if out_path is None else out_path
     if not out.parent.is_dir():
@@ -35,9 +35,5 @@ def report_command(directory: Path, out_path: Path | None) -> None:
     ):
         raise click.ClickException(f"{out} is what this command reads: name another file to write to")
     with explained(JudgedError, OSError):
-        shown = page(read(directory)).encode()
-        if out.is_file() or not out.exists():
-            publish(out.parent, out.name, shown, replace=True)  # a full disk leaves the page of before
-        else:
-            out.write_bytes(shown)  # a device, such as /dev/stdout
+        write_page(out, page(read(directory)))
     click.echo(f"written: {out}", err=True)

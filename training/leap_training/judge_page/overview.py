@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leap_training import page
 from leap_training.judge_page.reading import Judged
 from leap_training.judge_page.verdict import Figures, History, Slices
 from leap_training.judge_page.wording import (
@@ -110,19 +111,7 @@ def tiles(judged: Judged) -> Element | None:
             f"on the same rows; {count(not_run)} not run" if not_run else "on the same rows",
         )
     )
-    return element(
-        "dl",
-        *(
-            element(
-                "div",
-                element("dt", name),
-                element("dd", figure, class_="figure"),
-                element("dd", detail, class_="detail"),
-            )
-            for name, figure, detail in made
-        ),
-        class_="tiles many",
-    )
+    return page.tiles(made, many=True)
 
 
 def _amount(figures: Figures | None, of: str, what: str) -> Element:

@@ -140,7 +140,7 @@ class Night:
             StateError: what is on disk cannot be read.
             PublishedMeanwhile: another model than the one compared with is the published one.
             ConfigKeyError: a configuration key cannot take part.
-        ServedDiffers, BundleError: the bundle cannot be made.
+            ServedDiffers, BundleError: the bundle cannot be made.
         """
         self._seconds: dict[str, float] = {}
         dataset = self._phase("dataset", Written, self._dataset)

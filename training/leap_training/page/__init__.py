@@ -12,9 +12,10 @@ from leap_training.page.charts import Bar, Series, Stack, bars, legend, stacks
 from leap_training.page.document import document, figure, folded
 from leap_training.page.dots import Dot, DotRow, Mark, Reference, dots, legend_of_marks
 from leap_training.page.elements import Child, Element, element, legible
-from leap_training.page.numbers import count, interval, money, percent, round_money, short, short_money
+from leap_training.page.numbers import count, day, interval, money, percent, round_money, short, short_money
 from leap_training.page.plane import Density, Line, Rule, legend_of_lines, legend_of_shades, plane
 from leap_training.page.scales import Axis
+from leap_training.page.sections import notes, reading, tiles
 from leap_training.page.tables import Column, HeatCell, heat_table, table
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Stack",
     "bars",
     "count",
+    "day",
     "document",
     "dots",
     "element",
@@ -48,11 +50,14 @@ __all__ = [
     "legend_of_shades",
     "legible",
     "money",
+    "notes",
     "percent",
     "plane",
+    "reading",
     "round_money",
     "short",
     "short_money",
     "stacks",
     "table",
+    "tiles",
 ]

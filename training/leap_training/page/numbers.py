@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Final
 
 # Keeps a number and its unit on one line.
@@ -48,6 +49,11 @@ def interval(low: float, high: float, digits: int = 1) -> str:
 def count(number: int, what: str = "") -> str:
     """`12,345`, or with `what` there is, in the singular, `12,345 jobs`."""
     return f"{number:,}" if not what else f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def day(instant: datetime) -> str:
+    """The day of `instant`, in its own zone."""
+    return f"{instant.day} {instant:%B %Y}"
 
 
 def _percent(share: float, digits: int) -> str:

@@ -13,12 +13,10 @@ import msgspec
 
 from leap_features import family, hardware
 from leap_features.explained import explained
-from leap_features.family_file import RulesError
-from leap_features.settings import Settings, SettingsError
-from leap_training.mapping import MappingError
-from leap_training.past_runs import Rejects, reading_of
+from leap_features.settings import Settings
+from leap_training.past_runs import reading_of
 from leap_training.progress import progress_bar
-from leap_training.tables import Table, TableError
+from leap_training.table_of_runs import MENDABLE, table_of_runs
 
 if TYPE_CHECKING:
     from leap_training.waste.jobs import Jobs
@@ -84,7 +82,7 @@ def waste_command(
         if path is not None and not path.parent.is_dir():
             raise click.ClickException(f"{path.parent} is no directory: make it first, or write {path.name} elsewhere")
     _not_over_inputs((parquet_path, html_path), (runs, mapping_path, costs_path, truth_path))
-    with explained(*_MENDABLE, ArchiveError, NothingToMeasure, truth.TruthError):
+    with explained(*MENDABLE, ArchiveError, NothingToMeasure, truth.TruthError):
         settings = Settings.from_env()
         catalogue = hardware.CATALOGUE if costs_path is None else hardware.load(costs_path)
         jobs = _read(runs, mapping_path, settings, catalogue, keep_ids=truth_path is not None)
@@ -98,9 +96,10 @@ def waste_command(
 
             write_parquet(measured.report, parquet_path)
         if html_path is not None:
+            from leap_training.page.writing import write_page  # noqa: PLC0415
             from leap_training.waste.page import page  # noqa: PLC0415
 
-            html_path.write_text(page(measured.report), encoding="utf-8")
+            write_page(html_path, page(measured.report))
     if as_json:
         found = {"report": measured.report, "verdict": verdict, "seconds": round(time.monotonic() - began, 1)}
         click.echo(msgspec.json.encode(found).decode())
@@ -142,17 +141,5 @@ def _read(
             raise click.ClickException(f"{runs} is a synthetic fleet: name its file of events, completions.parquet")
         bar = partial(progress_bar, label=f"reading {runs.name}")
         return read_archive(runs, settings.horizon_us, catalogue, rules, bar, keep_ids=keep_ids)
-    with (
-        Table(runs) as table,
-        Rejects(None) as rejects,
-        progress_bar(table.length, f"reading {runs.name}") as progress,
-    ):
-        jobs = read_table(table, reading_of(mapping_path), rejects, catalogue, rules, progress, keep_ids=keep_ids)
-    if rejects.total:
-        click.echo(f"{rejects.total:,} rows are no events and are left out:", err=True)
-        for line in rejects.first:
-            click.echo(f"  {line}", err=True)
-    return jobs
-
-
-_MENDABLE = (MappingError, TableError, SettingsError, RulesError, hardware.CatalogueError, OSError)
+    with table_of_runs(runs) as (table, rejects, progress):
+        return read_table(table, reading_of(mapping_path), rejects, catalogue, rules, progress, keep_ids=keep_ids)

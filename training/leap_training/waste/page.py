@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from string import ascii_uppercase
 from typing import Final
 
@@ -18,6 +17,7 @@ from leap_training.page import (
     Stack,
     bars,
     count,
+    day,
     document,
     element,
     figure,
@@ -26,11 +26,14 @@ from leap_training.page import (
     interval,
     legend,
     money,
+    notes,
     percent,
+    reading,
     round_money,
     short_money,
     stacks,
     table,
+    tiles,
 )
 from leap_training.waste.report import BestValue, Share, WasteLine, WasteReport, by_waste
 
@@ -55,7 +58,7 @@ def page(report: WasteReport) -> str:
             _cost_by_hardware(report),
             _best_value(report),
             _where(report),
-            element("div", _reading(report), _notes(report.notes)),
+            element("div", _reading(report), notes(report.notes)),
             class_="figures",
         ),
         _matrix(report),
@@ -69,7 +72,7 @@ def _head(report: WasteReport) -> list[Element]:
         element(
             "p",
             element("bdi", report.source),
-            f" · jobs that completed from {_day(report.begin)} to {_day(report.end)} (UTC)",
+            f" · jobs that completed from {day(report.begin)} to {day(report.end)} (UTC)",
             class_="soft",
         ),
     ]
@@ -131,7 +134,7 @@ def _tiles(report: WasteReport) -> Element:
     total = report.total
     left_cost, left_jobs = total.cost_usd - total.compared_cost_usd, total.jobs - total.compared_jobs
     with_figure = sum(line.waste is not None for line in report.by_model)
-    tiles = [
+    figures = [
         (
             "Cost of all jobs",
             short_money(total.cost_usd),
@@ -159,19 +162,7 @@ def _tiles(report: WasteReport) -> Element:
             f"have a figure; the jobs ran on {count(len(report.by_hardware), 'hardware type')}",
         ),
     ]
-    return element(
-        "dl",
-        *(
-            element(
-                "div",
-                element("dt", name),
-                element("dd", figure_, class_="figure"),
-                element("dd", detail, class_="detail"),
-            )
-            for name, figure_, detail in tiles
-        ),
-        class_="tiles",
-    )
+    return tiles(figures)
 
 
 def _cost_by_hardware(report: WasteReport) -> Element:
@@ -404,27 +395,7 @@ def _reading(report: WasteReport) -> Element:
             "compared was well spent is unknown.",
         ),
     ]
-    return element(
-        "section",
-        element("h2", "How to read this"),
-        element("dl", *(part for word in words for part in _word(*word)), class_="words"),
-        id="reading",
-    )
-
-
-def _word(word: str, meaning: str) -> tuple[Element, Element]:
-    return element("dt", word), element("dd", meaning)
-
-
-def _notes(notes: Sequence[str]) -> Element | None:
-    if not notes:
-        return None
-    return element(
-        "section",
-        element("h2", "Assumptions, and what was left out"),
-        element("ul", *(element("li", note) for note in notes)),
-        id="notes",
-    )
+    return reading(words)
 
 
 def _lines(
@@ -507,7 +478,3 @@ def _of(part: float, whole: float) -> str:
 
 def _sure(report: WasteReport) -> str:
     return percent(report.confidence, 0)
-
-
-def _day(instant: datetime) -> str:
-    return f"{instant.day} {instant:%B %Y}"
