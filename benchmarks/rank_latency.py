@@ -27,7 +27,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,13 +51,14 @@ from leap_predictor.candidate_columns import candidate_columns  # noqa: E402
 from leap_predictor.history.request import HistoryRequest  # noqa: E402
 from leap_predictor.manifest import SERVED_FEATURES, history_views  # noqa: E402
 from leap_training import layered  # noqa: E402
-from leap_training.publish import Publishable, publish_model  # noqa: E402
+from leap_training.publish import Publishable  # noqa: E402
 from leap_training.served_trees import FittedTrees, fit_trees  # noqa: E402
 from leap_training.training_set import TrainingSet, read_training_set  # noqa: E402
-from many_families import Family, families, fill  # noqa: E402
+from many_families import Family, filled  # noqa: E402
+from published_fit import publish_fit  # noqa: E402
 from services import RedisServer  # noqa: E402
 from small_training_set import MODELS, rows, write  # noqa: E402
-from stored_history import Subject, store_meta  # noqa: E402
+from stored_history import Subject  # noqa: E402
 
 PROJECT = "leap"
 CANDIDATES = tuple(name for name in CATALOGUE if CATALOGUE[name].hourly_cost_usd is not None)[:22]
@@ -91,7 +91,17 @@ def main() -> None:
         directory = Path(name)
         training = read_training_set(arguments.data or write(directory / "training.parquet", rows(2_000))).rows
         bundles = served(training, directory)
-        jobs = [question(family) for family in filled(server, arguments.families, arguments.types_each)]
+        given = filled(
+            server.url,
+            PROJECT,
+            arguments.families,
+            MODELS,
+            CANDIDATES,
+            arguments.types_each,
+            JOBS,
+            lambda line: print(line, file=sys.stderr, flush=True),
+        )
+        jobs = [question(family) for family in given]
         taken = measured(server, bundles, jobs, directory, arguments.repeats)
     result = {"candidates": len(CANDIDATES), "families": arguments.families} | reported(taken, bundles)
     print(json.dumps(result))
@@ -108,35 +118,9 @@ def served(training: TrainingSet, directory: Path) -> list[Served]:
         "cascade": (cascade, cascade),
     }
     for name, (model, _) in fitted.items():
-        publish_model(
-            model,
-            training,
-            directory / name,
-            catalogue=CATALOGUE,
-            project=PROJECT,
-            family_rule=DEFAULT_RULES.version,
-            family_rules="",
-            before=None,
-            set_aside=0,
-            metrics={},
-            now=datetime(2026, 3, 1, tzinfo=UTC),
-        )
+        publish_fit(model, training, directory / name, project=PROJECT)
         print(f"{name}: {model.summary}", file=sys.stderr, flush=True)
     return [Served(name, directory / name, made_of) for name, (_, made_of) in fitted.items()]
-
-
-def filled(server: RedisServer, count: int, types_each: int) -> list[Family]:
-    """Store the history; return families to ask about."""
-    began = time.perf_counter()
-    given = list(families(count, MODELS, CANDIDATES, types_each))
-    with redis.Redis.from_url(server.url) as client:
-        store_meta(client, PROJECT)
-        where = client.connection_pool.connection_kwargs
-        stored = fill(where["host"], where["port"], PROJECT, iter(given), MODELS, CANDIDATES)
-        memory = client.info("memory")["used_memory"]
-    seconds = time.perf_counter() - began
-    print(f"{stored:,} rows in {seconds:.0f} s, {memory / 2**20:,.0f} MiB of Redis", file=sys.stderr, flush=True)
-    return [given[at] for at in np.random.default_rng(1).integers(0, len(given), JOBS)]
 
 
 def question(family: Family) -> Job:

@@ -38,10 +38,10 @@ from leap_predictor.history.redis_reader import HistoryReader  # noqa: E402
 from leap_predictor.history.request import HistoryRequest  # noqa: E402
 from leap_predictor.history.snapshot_file import SnapshotFile  # noqa: E402
 from leap_predictor.manifest import history_views  # noqa: E402
-from many_families import Family, families, fill  # noqa: E402
+from many_families import Family, filled  # noqa: E402
 from services import RedisServer  # noqa: E402
 from small_training_set import MODELS  # noqa: E402
-from stored_history import Subject, store_meta  # noqa: E402
+from stored_history import Subject  # noqa: E402
 
 PROJECT = "leap"
 VIEWS = history_views()
@@ -62,27 +62,21 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, RedisServer() as server:
-        given = filled(server, arguments.families, arguments.types_each)
+        given = filled(
+            server.url,
+            PROJECT,
+            arguments.families,
+            MODELS,
+            CANDIDATES,
+            arguments.types_each,
+            1_000,
+            lambda line: print(line, file=sys.stderr, flush=True),
+        )
         path = Path(directory) / "history.snapshot"
         result: dict[str, Any] = {"families": arguments.families, "candidates": len(CANDIDATES), "levels": len(VIEWS)}
         result |= written(server, path)
         result |= read(server, path, given, arguments.repeats)
     print(json.dumps(result))
-
-
-def filled(server: RedisServer, count: int, types_each: int) -> list[Family]:
-    """Store the history; return families to ask about, in no order."""
-    began = time.perf_counter()
-    given = list(families(count, MODELS, CANDIDATES, types_each))
-    with redis.Redis.from_url(server.url) as client:
-        store_meta(client, PROJECT)
-        where = client.connection_pool.connection_kwargs
-        stored = fill(where["host"], where["port"], PROJECT, iter(given), MODELS, CANDIDATES)
-        memory = client.info("memory")["used_memory"]
-    seconds = time.perf_counter() - began
-    print(f"{stored:,} rows in {seconds:.0f} s, {memory / 2**20:.0f} MiB of Redis", file=sys.stderr, flush=True)
-    random = np.random.default_rng(1)
-    return [given[at] for at in random.integers(0, len(given), 1_000)]
 
 
 def written(server: RedisServer, path: Path) -> dict[str, Any]:

@@ -17,6 +17,8 @@ import redis
 
 from leap_features.settings import Settings
 from services import LIBS_VARIABLE, EmbeddedKafka, Kafka, RealKafka, RedisServer
+from small_bundle import publish_small_bundle
+from stored_history import store_meta
 
 # Its assertions compare whole stores: without this a failure would not say where they differ.
 pytest.register_assert_rewrite("stream_traffic", "interleavings", "archived_interleavings")
@@ -93,6 +95,20 @@ def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 def project() -> str:
     """A Feast project that no other test has."""
     return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def bundles(tmp_path: Path, project: str) -> Path:
+    """A directory of bundles with one small model, published."""
+    publish_small_bundle(tmp_path / "bundles", project=project)
+    return tmp_path / "bundles"
+
+
+@pytest.fixture
+def store(redis_client: redis.Redis, project: str) -> redis.Redis:
+    """A client of the run's Redis, which is ready and has no history."""
+    store_meta(redis_client, project)
+    return redis_client
 
 
 @pytest.fixture

@@ -9,15 +9,19 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
+import redis
 
 from leap_features.events import fixed_log
 from leap_features.history import EMPTY, FEATURES, Position, Run, features, fold
 from leap_features.layout import encode_timestamp, encode_value, entity_key, field, timestamp_field
 from leap_features.levels import LEVELS, Level
 from leap_features.meta import FIRST_LIVE_EPOCH
-from stored_history import DAY_US, Subject
+from stored_history import DAY_US, Subject, store_meta
 
 _THROUGHPUTS: Final = (120.0, 260.0, 530.0, 1_070.0)
 _PIPELINE: Final = 2_000
@@ -76,6 +80,29 @@ def fill(
         connection.sendall(b"".join(part))
         replies.wait_for(stored)
     return stored
+
+
+def filled(
+    redis_url: str,
+    project: str,
+    count: int,
+    model_types: Sequence[str],
+    hardware: Sequence[str],
+    types_each: int,
+    asked: int,
+    say: Callable[[str], None],
+) -> list[Family]:
+    """Make a Redis ready and store the history of `count` families in it; return `asked` of them, in no order."""
+    began = time.perf_counter()
+    given = list(families(count, model_types, hardware, types_each))
+    with redis.Redis.from_url(redis_url) as client:
+        store_meta(client, project)
+        where = client.connection_pool.connection_kwargs
+        stored = fill(where["host"], where["port"], project, iter(given), model_types, hardware)
+        memory = client.info("memory")["used_memory"]
+    seconds = time.perf_counter() - began
+    say(f"{stored:,} rows in {seconds:.0f} s, {memory / 2**20:,.0f} MiB of Redis")
+    return [given[at] for at in np.random.default_rng(1).integers(0, len(given), asked)]
 
 
 _WORDS: Final = 2 + 2 * (len(FEATURES) + 1)

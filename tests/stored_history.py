@@ -36,7 +36,7 @@ def store_meta(client: redis.Redis, project: str, **changes: str) -> None:
         state="ready",
     )
     fields = encode_meta(meta) | {name.encode(): value.encode() for name, value in changes.items()}
-    client.hset(meta_key(project), mapping=dict(fields))
+    client.hset(meta_key(project), mapping=dict(fields))  # type: ignore[arg-type]  # keys may be bytes
 
 
 def store_row(client: redis.Redis, project: str, level: Level, subject: Subject, row: Row) -> None:
@@ -44,7 +44,8 @@ def store_row(client: redis.Redis, project: str, level: Level, subject: Subject,
     values = features(row)
     mapping = {field(level.view, name): encode_value(values[name]) for name, _ in FEATURES}
     mapping[timestamp_field(level.view)] = encode_timestamp(row.recorded_at_us)
-    client.hset(entity_key(project, level.join_keys, level.key(subject)), mapping=dict(mapping))
+    key = entity_key(project, level.join_keys, level.key(subject))
+    client.hset(key, mapping=dict(mapping))  # type: ignore[arg-type]  # keys may be bytes
 
 
 def store_runs(client: redis.Redis, project: str, subject: Subject, throughputs: list[float | None]) -> dict[str, Row]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,15 @@ import numpy as np
 import pytest
 import redis
 
-from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_predictor import Job, Predictor, Reason
 from leap_predictor.bundle import CURRENT, MANIFEST
 from leap_predictor.errors import BundleError
 from leap_predictor.manifest import FORMAT
 from leap_predictor.models.cascade_files import NUMBERS, TREES
-from leap_training.publish import publish_model
 from leap_training.served_trees import FittedTrees, TreeModel
 from leap_training.training_set import TrainingSet, read_training_set
+from published_fit import publish_fit
 from services import RedisServer
 from small_cascade import FEATURES, publish_small_cascade, small_cascade
 from small_forests import small_forests
@@ -54,19 +52,7 @@ def predictor(
     project: str,
     tmp_path: Path,
 ) -> Iterator[Predictor]:
-    publish_model(
-        fitted,
-        training,
-        tmp_path,
-        catalogue=CATALOGUE,
-        project=project,
-        family_rule=DEFAULT_RULES.version,
-        family_rules="",
-        before=None,
-        set_aside=0,
-        metrics={},
-        now=datetime(2026, 3, 1, tzinfo=UTC),
-    )
+    publish_fit(fitted, training, tmp_path, project=project)
     store_meta(redis_client, project)
     with Predictor.open(tmp_path, redis_server.url, deadline_s=PATIENT_S, project=project) as opened:
         yield opened

@@ -25,7 +25,6 @@ from leap_features.meta import meta_key
 from leap_predictor import Job, Predictor, Reason
 from leap_predictor.history.circuit_breaker import FAILURES
 from services import RedisServer
-from small_bundle import publish_small_bundle
 from stored_history import store_meta
 from stream_process import wait_until
 
@@ -37,18 +36,6 @@ ROUNDS = 40
 JOB = Job("train-bert-2026-03-01-run7", "bert", trainer_count=8, batch_size=32, reader_count=4)
 CANDIDATES = ["H100-SXM-80", "A100-SXM-80"]
 PATIENT_S = 60.0
-
-
-@pytest.fixture
-def bundles(tmp_path: Path, project: str) -> Path:
-    publish_small_bundle(tmp_path / "bundles", project=project)
-    return tmp_path / "bundles"
-
-
-@pytest.fixture
-def store(redis_client: redis.Redis, project: str) -> redis.Redis:
-    store_meta(redis_client, project)
-    return redis_client
 
 
 @pytest.fixture

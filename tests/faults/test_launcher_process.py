@@ -22,7 +22,7 @@ from leap_predictor.predictor import DEADLINE_S
 from services import RedisServer
 from small_bundle import CREATED_AT, publish_small_bundle
 from small_cascade import publish_small_cascade
-from stored_history import Subject, store_meta, store_runs
+from stored_history import Subject, store_runs
 
 HARDWARE = "H100-SXM-80"
 FAMILIES = 32
@@ -39,18 +39,11 @@ def throughput(number: int) -> float:
 
 
 @pytest.fixture
-def bundles(tmp_path: Path, project: str) -> Path:
-    publish_small_bundle(tmp_path / "bundles", project=project)
-    return tmp_path / "bundles"
-
-
-@pytest.fixture
-def store(redis_client: redis.Redis, project: str) -> redis.Redis:
-    store_meta(redis_client, project)
+def store(store: redis.Redis, project: str) -> redis.Redis:
     for number in range(FAMILIES):
         subject = Subject(f"bert/family-{number}", "bert", HARDWARE, 8)
-        store_runs(redis_client, project, subject, [throughput(number)])
-    return redis_client
+        store_runs(store, project, subject, [throughput(number)])
+    return store
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ import numpy as np
 import pytest
 import redis
 
-from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_predictor import Job, Predictor, Reason
 from leap_predictor.bundle import CURRENT, MANIFEST
 from leap_predictor.manifest import FORMAT
 from leap_training.layered import fit, with_settings
-from leap_training.publish import publish_model
 from leap_training.training_set import TrainingSet, read_training_set
+from published_fit import publish_fit
 from services import RedisServer
 from small_bundle import publish_small_bundle
 from small_training_set import rows, write
@@ -34,19 +32,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
 
 
 def publish(training: TrainingSet, bundles: Path, project: str) -> None:
-    publish_model(
-        fit(training, CATALOGUE, intervals=False),
-        training,
-        bundles,
-        catalogue=CATALOGUE,
-        project=project,
-        family_rule=DEFAULT_RULES.version,
-        family_rules="",
-        before=None,
-        set_aside=0,
-        metrics={},
-        now=datetime(2026, 3, 1, tzinfo=UTC),
-    )
+    publish_fit(fit(training, CATALOGUE, intervals=False), training, bundles, project=project)
 
 
 def test_columns_in_another_order_give_the_same_predictions(training: TrainingSet) -> None:

@@ -15,6 +15,7 @@ from leap_features.columns import Specifications
 from leap_predictor.errors import ModelError, TreesError
 from leap_predictor.models.arrays import Kinds, from_npz, to_npz
 from leap_predictor.models.cascade import Cascade, HalfWidths
+from leap_predictor.models.numbers import from_json, to_json
 from leap_predictor.models.trees import KINDS, Trees
 
 NUMBERS: Final = "cascade.json"
@@ -54,8 +55,7 @@ def to_files(model: Cascade) -> dict[str, bytes]:
     )
     forests = {REGRESSORS: model.regressors} | ({CLASSIFIER: model.classifier} if model.classifier else {})
     arrays = {f"{forest}_{name}": array for forest, trees in forests.items() for name, array in trees.arrays().items()}
-    text = msgspec.json.format(msgspec.json.encode(numbers), indent=1) + b"\n"
-    return {NUMBERS: text, TREES: to_npz(arrays, _kinds(*forests))}
+    return {NUMBERS: to_json(numbers), TREES: to_npz(arrays, _kinds(*forests))}
 
 
 def from_files(files: Mapping[str, bytes], specifications: Specifications) -> Cascade:
@@ -68,13 +68,7 @@ def from_files(files: Mapping[str, bytes], specifications: Specifications) -> Ca
     Raises:
         ModelError: a file is not there or not readable, or numbers and trees do not fit together.
     """
-    missing = sorted({NUMBERS, TREES} - set(files))
-    if missing:
-        raise ModelError(f"a cascade has the files {NUMBERS} and {TREES}, missing is {', '.join(missing)}")
-    try:
-        numbers = msgspec.json.decode(files[NUMBERS], type=_Numbers)
-    except msgspec.DecodeError as error:
-        raise ModelError(f"{NUMBERS} breaks a rule: {error}") from error
+    numbers = from_json(files, NUMBERS, TREES, _Numbers, "a cascade")
     forests = _forests(numbers.regressors)
     arrays = from_npz(files[TREES], _kinds(*forests), TREES)
     trees = {forest: _trees(arrays, forest, len(numbers.features), numbers.regressors) for forest in forests}

@@ -16,6 +16,7 @@ from leap_predictor.errors import ModelError
 from leap_predictor.models.arrays import Kinds, from_npz, to_npz
 from leap_predictor.models.basis import UNKNOWN, Basis, HardwareTable
 from leap_predictor.models.layered import FAMILY_TERMS, Layered, ModelType
+from leap_predictor.models.numbers import from_json, to_json
 from leap_predictor.models.points import LEVEL_COUNT
 from leap_predictor.models.repeat_noise import RepeatNoise
 from leap_predictor.models.settings_columns import Setting, SettingsEncoder
@@ -94,8 +95,7 @@ def to_files(model: Layered) -> dict[str, bytes]:
         noise_diversity=model.noise.diversity,
         widths=tuple(model.widths.tolist()),
     )
-    text = msgspec.json.format(msgspec.json.encode(numbers), indent=1) + b"\n"
-    return {NUMBERS: text, MATRICES: to_npz(arrays, _KINDS)}
+    return {NUMBERS: to_json(numbers), MATRICES: to_npz(arrays, _KINDS)}
 
 
 def from_files(files: Mapping[str, bytes], canonical: Callable[[str], str | None]) -> Layered:
@@ -107,13 +107,7 @@ def from_files(files: Mapping[str, bytes], canonical: Callable[[str], str | None
     Raises:
         ModelError: a file is not there or not readable, or numbers and arrays do not fit together.
     """
-    missing = sorted({NUMBERS, MATRICES} - set(files))
-    if missing:
-        raise ModelError(f"a layered model has the files {NUMBERS} and {MATRICES}, missing is {', '.join(missing)}")
-    try:
-        numbers = msgspec.json.decode(files[NUMBERS], type=_Numbers)
-    except msgspec.DecodeError as error:
-        raise ModelError(f"{NUMBERS} breaks a rule: {error}") from error
+    numbers = from_json(files, NUMBERS, MATRICES, _Numbers, "a layered model")
     stored = from_npz(files[MATRICES], _KINDS, MATRICES)
     arrays = {name: array.astype(np.float64) for name, array in stored.items()}
     encoder = SettingsEncoder(_settings(numbers.configuration), _settings(numbers.architecture))

@@ -14,26 +14,13 @@ import redis
 from counting_proxy import CountingProxy
 from leap_predictor import AsyncPredictor, Job, Predictor, Reason
 from services import RedisServer
-from small_bundle import publish_small_bundle
-from stored_history import Subject, store_meta, store_runs
+from stored_history import Subject, store_runs
 
 T = TypeVar("T")
 
 JOB = Job("train-bert-2026-03-01-run7", "bert", trainer_count=8, batch_size=32, reader_count=4)
 FAST, SLOW = "H100-SXM-80", "A100-SXM-80"
 PATIENT_S = 30.0
-
-
-@pytest.fixture
-def bundles(tmp_path: Path, project: str) -> Path:
-    publish_small_bundle(tmp_path / "bundles", project=project)
-    return tmp_path / "bundles"
-
-
-@pytest.fixture
-def store(redis_client: redis.Redis, project: str) -> redis.Redis:
-    store_meta(redis_client, project)
-    return redis_client
 
 
 Opened = Callable[..., Any]

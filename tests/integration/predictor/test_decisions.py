@@ -16,29 +16,22 @@ import redis
 from leap_predictor import AsyncPredictor, Job, JsonLinesLog, Predictor
 from leap_predictor.decisions.decision import Decision, decode
 from services import RedisServer
-from small_bundle import publish_small_bundle
-from stored_history import store_meta
 
 JOB = Job("train-bert-2026-03-01-run7", "bert", trainer_count=8, batch_size=32, attempt_id="attempt-7")
 FAST, SLOW = "H100-SXM-80", "A100-SXM-80"
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis, project: str) -> redis.Redis:
-    store_meta(redis_client, project)
-    return redis_client
-
-
-@pytest.fixture
-def opened(redis_server: RedisServer, tmp_path: Path, project: str) -> Iterator[Callable[..., Predictor]]:
-    publish_small_bundle(tmp_path / "bundles", project=project)
+def opened(
+    redis_server: RedisServer, bundles: Path, tmp_path: Path, project: str
+) -> Iterator[Callable[..., Predictor]]:
     with ExitStack() as stack:
 
         def open_(policy: str = "", url: str = redis_server.url, **options: Any) -> Predictor:
             (tmp_path / "policy.toml").write_text(policy)
             return stack.enter_context(
                 Predictor.open(
-                    tmp_path / "bundles",
+                    bundles,
                     url,
                     deadline_s=30.0,
                     project=project,

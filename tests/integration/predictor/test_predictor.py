@@ -33,18 +33,6 @@ PATIENT_S = 30.0
 """A deadline that no machine misses: what the answers are is tested here, and when, where a server does not answer."""
 
 
-@pytest.fixture
-def bundles(tmp_path: Path, project: str) -> Path:
-    publish_small_bundle(tmp_path / "bundles", project=project)
-    return tmp_path / "bundles"
-
-
-@pytest.fixture
-def store(redis_client: redis.Redis, project: str) -> redis.Redis:
-    store_meta(redis_client, project)
-    return redis_client
-
-
 Open = Callable[..., Predictor]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from damaged import FLIPS, SHARES, Flip, bit_flipped, flipped, truncated
 from layered_oracle import attempt, run
 from leap_features.hardware import CATALOGUE
 from leap_predictor.bundle import specifications_of
@@ -33,33 +34,23 @@ def _read(files: dict[str, bytes]) -> Cascade | None:
 @given(bit=st.integers(0, len(_FILES[TREES]) * 8 - 1))
 def test_trees_with_a_flipped_bit_are_refused_or_still_the_same(bit: int) -> None:
     # The archive has a checksum of every array.
-    damaged = bytearray(_FILES[TREES])
-    damaged[bit // 8] ^= 1 << bit % 8
-    model = _read({**_FILES, TREES: bytes(damaged)})
+    model = _read({**_FILES, TREES: bit_flipped(_FILES[TREES], bit)})
     assert model is None or model.estimate(_ROWS).log_throughput.tolist() == _WANTED
 
 
 @settings(max_examples=400, deadline=None)
-@given(
-    name=st.sampled_from([NUMBERS, TREES]),
-    flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=4),
-)
-def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, flips: list[tuple[float, int]]) -> None:
-    damaged = bytearray(_FILES[name])
-    for place, mask in flips:
-        damaged[int(place * len(damaged))] ^= mask
-    model = _read({**_FILES, name: bytes(damaged)})
+@given(name=st.sampled_from([NUMBERS, TREES]), flips=FLIPS)
+def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, flips: list[Flip]) -> None:
+    model = _read({**_FILES, name: flipped(_FILES[name], flips)})
     if model is not None:
         matrix = np.zeros((2, len(model.features)), dtype=np.float32)
         assert np.isfinite(model.regressors.predict(matrix, model.chosen(matrix))).all()
 
 
 @settings(max_examples=100, deadline=None)
-@given(name=st.sampled_from([NUMBERS, TREES]), share=st.floats(0, 1, exclude_max=True))
+@given(name=st.sampled_from([NUMBERS, TREES]), share=SHARES)
 def test_truncated_files_are_refused(name: str, share: float) -> None:
-    # What follows the last brace of the numbers is a line feed.
-    length = min(int(share * len(_FILES[name])), len(_FILES[name]) - 2)
-    assert _read({**_FILES, name: _FILES[name][:length]}) is None
+    assert _read({**_FILES, name: truncated(_FILES[name], share)}) is None
 
 
 @settings(max_examples=200, deadline=None)

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from damaged import FLIPS, SHARES, Flip, bit_flipped, flipped, truncated
 from layered_oracle import attempt, columns_of, random_model, run
 from leap_predictor.errors import ModelError
 from leap_predictor.models.layered import Layered
@@ -30,15 +31,9 @@ def _read(files: dict[str, bytes]) -> Layered | None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(
-    name=st.sampled_from([NUMBERS, MATRICES]),
-    flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=4),
-)
-def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, flips: list[tuple[float, int]]) -> None:
-    damaged = bytearray(_FILES[name])
-    for place, mask in flips:
-        damaged[int(place * len(damaged))] ^= mask
-    model = _read({**_FILES, name: bytes(damaged)})
+@given(name=st.sampled_from([NUMBERS, MATRICES]), flips=FLIPS)
+def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, flips: list[Flip]) -> None:
+    model = _read({**_FILES, name: flipped(_FILES[name], flips)})
     if model is not None:
         for of_type in (model.never_seen, *model.model_types.values()):
             assert np.isfinite(of_type.mean).all()
@@ -49,20 +44,16 @@ def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, 
 @given(bit=st.integers(0, len(_FILES[MATRICES]) * 8 - 1))
 def test_matrices_with_a_flipped_bit_are_refused_or_still_the_same(bit: int) -> None:
     # The archive has a checksum of every array.
-    damaged = bytearray(_FILES[MATRICES])
-    damaged[bit // 8] ^= 1 << bit % 8
-    model = _read({**_FILES, MATRICES: bytes(damaged)})
+    model = _read({**_FILES, MATRICES: bit_flipped(_FILES[MATRICES], bit)})
     if model is not None:
         wanted = from_files(_FILES, _canonical).estimate(_ROWS)
         np.testing.assert_array_equal(model.estimate(_ROWS).log_throughput, wanted.log_throughput)
 
 
 @settings(max_examples=100, deadline=None)
-@given(name=st.sampled_from([NUMBERS, MATRICES]), share=st.floats(0, 1, exclude_max=True))
+@given(name=st.sampled_from([NUMBERS, MATRICES]), share=SHARES)
 def test_truncated_files_are_refused(name: str, share: float) -> None:
-    # What follows the last brace of the numbers is a line feed.
-    length = min(int(share * len(_FILES[name])), len(_FILES[name]) - 2)
-    assert _read({**_FILES, name: _FILES[name][:length]}) is None
+    assert _read({**_FILES, name: truncated(_FILES[name], share)}) is None
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_predictor.bundle import load
 from leap_predictor.models.layered_files import to_files
 from leap_training.layered import Fitted, fit, with_settings
-from leap_training.publish import ServedDiffers, check_served, publish_model
+from leap_training.publish import ServedDiffers, check_served
 from leap_training.training_set import TrainingSet, read_training_set
+from published_fit import publish_fit
 from small_training_set import rows, submitted_at, write
 
 
@@ -27,19 +27,7 @@ def fitted(training: TrainingSet) -> Fitted:
 
 
 def publish(fitted: Fitted, training: TrainingSet, bundles: Path) -> str:
-    return publish_model(
-        fitted,
-        training,
-        bundles,
-        catalogue=CATALOGUE,
-        project="leap",
-        family_rule=DEFAULT_RULES.version,
-        family_rules="",
-        before=None,
-        set_aside=3,
-        metrics={"held_out_all_model_within_20": 97.5},
-        now=datetime(2026, 3, 1, tzinfo=UTC),
-    )
+    return publish_fit(fitted, training, bundles, set_aside=3, metrics={"held_out_all_model_within_20": 97.5})
 
 
 def test_published_bundle_predicts_what_was_fitted(fitted: Fitted, training: TrainingSet, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from leap_features.columns import history_column
-from leap_features.family import DEFAULT_RULES
 from leap_features.hardware import CATALOGUE
 from leap_features.levels import BACKOFF, FAMILY
 from leap_predictor.bundle import load, read_model
@@ -22,9 +20,10 @@ from leap_training.layered import fit
 from leap_training.model import NothingToFit
 from leap_training.models import RECIPES
 from leap_training.nightly import model_step
-from leap_training.publish import ServedDiffers, check_served, publish_model
+from leap_training.publish import ServedDiffers, check_served
 from leap_training.served_trees import FittedTrees, TreeModel, fit_trees, half_widths, tolerance
 from leap_training.training_set import TrainingSet, read_training_set
+from published_fit import publish_fit
 from small_forests import QUICK, small_forests
 from small_training_set import rows, write
 
@@ -47,19 +46,7 @@ def fitted(request: pytest.FixtureRequest, training: TrainingSet, cascade: Fitte
 
 
 def publish(fitted: FittedTrees, training: TrainingSet, bundles: Path) -> str:
-    return publish_model(
-        fitted,
-        training,
-        bundles,
-        catalogue=CATALOGUE,
-        project="leap",
-        family_rule=DEFAULT_RULES.version,
-        family_rules="",
-        before=None,
-        set_aside=0,
-        metrics={},
-        now=datetime(2026, 3, 1, tzinfo=UTC),
-    )
+    return publish_fit(fitted, training, bundles)
 
 
 def test_launcher_predicts_what_xgboost_predicts_to_the_bit(fitted: FittedTrees, training: TrainingSet) -> None:
