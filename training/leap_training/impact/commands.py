@@ -17,6 +17,7 @@ from leap_features.explained import explained
 from leap_features.instant import Instant
 from leap_features.settings import Settings
 from leap_training.past_runs import reading_of
+from leap_training.prices import costs_option, priced
 from leap_training.progress import progress_bar
 from leap_training.table_of_runs import MENDABLE, table_of_runs
 
@@ -35,12 +36,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="An archive, or a table of completion events (.csv, .jsonl, .parquet).  [default: LEAP_ARCHIVE]",
 )
 @click.option("--mapping", "mapping_path", type=_file, help="TOML file that says which column of a table is what.")
-@click.option(
-    "--costs",
-    "costs_path",
-    type=_file,
-    help="CSV with name and hourly_cost_usd.  [default: the costs in the decisions, then the catalogue's]",
-)
+@costs_option("those in the decisions, then the catalogue's")
 @click.option("--since", type=Instant(), help="Only attempts submitted from this time on (RFC 3339).")
 @click.option("--until", type=Instant(), help="Only attempts submitted before this time (RFC 3339).")
 @click.option(
@@ -84,7 +80,7 @@ def impact_command(
         raise click.ClickException(f"{page_path.parent} is no directory: make it first, or write elsewhere with --page")
     with explained(*MENDABLE, ArchiveError, NothingToMeasure):
         settings = Settings.from_env()
-        catalogue = hardware.CATALOGUE if costs_path is None else hardware.load(costs_path)
+        catalogue = priced(costs_path)
         source = completions or Path(settings.archive)
         logs = files_of(decisions)
         _refuse_to_overwrite(page_path, [*logs, source])

@@ -12,9 +12,9 @@ import msgspec
 
 from leap_features.events import to_us
 from leap_features.explained import explained
-from leap_features.hardware import CATALOGUE
 from leap_features.instant import Instant
 from leap_features.settings import Settings
+from leap_training.prices import costs_option, priced
 
 if TYPE_CHECKING:
     from leap_training.judge.windows import Window
@@ -59,9 +59,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--history", default="live,nightly,frozen", show_default=True, help="How fresh history is.")
 @click.option("--truth", "truth_path", type=_file, help="truth.parquet of a synthetic fleet: noise floor and regret.")
-@click.option(
-    "--costs", "costs_path", type=_file, help="fleet.json with the cost of an hour.  [default: the catalogue's]"
-)
+@costs_option("the catalogue's")
 @click.option("--ablations", is_flag=True, help="In the last windows, fit `leap` without each of its parts.")
 @click.option("--importance", is_flag=True, help="In the last window, permute each feature of `leap`.")
 @click.option(
@@ -112,7 +110,7 @@ def evaluate_command(
     from leap_training.judge import table, written  # noqa: PLC0415
     from leap_training.judge.judge import Studies, judge  # noqa: PLC0415
     from leap_training.judge.modes import MODES  # noqa: PLC0415
-    from leap_training.judge.truth import read_costs, read_truth  # noqa: PLC0415
+    from leap_training.judge.truth import read_truth  # noqa: PLC0415
     from leap_training.models import ABLATIONS, DEFAULT, RECIPES  # noqa: PLC0415
 
     path = data or dataset
@@ -135,13 +133,12 @@ def evaluate_command(
             rows,
             chosen,
             {name: RECIPES[name] for name in names},
-            CATALOGUE,
+            priced(costs_path),
             default=DEFAULT,
             by="from" if start else by or "day",
             modes=[mode for mode in MODES if mode in histories],
             cluster=cluster,
             truth=None if truth_path is None else read_truth(truth_path, rows.columns["attempt_id"]),
-            costs=None if costs_path is None else read_costs(costs_path),
             studies=Studies(
                 windows=study_windows,
                 ablations=ABLATIONS if ablations else None,

@@ -33,7 +33,7 @@ from leap_training.judge.regret import (
     picks,
     regret_figures,
 )
-from leap_training.judge.truth import Truth, catalogue_costs
+from leap_training.judge.truth import Truth
 from leap_training.judge.window_judge import Say, WindowResult, judge_window
 from leap_training.judge.windows import Window
 from leap_training.model import Recipe
@@ -91,7 +91,6 @@ def judge(
     modes: Sequence[Mode] = MODES,
     cluster: str = "job_family",
     truth: Truth | None = None,
-    costs: Mapping[str, float] | None = None,
     studies: Studies | None = None,
     seed: int = SEED,
     say: Say = lambda _line: None,
@@ -102,13 +101,12 @@ def judge(
         rows: the data set, with history as of each submission.
         windows: in the order of time.
         recipes: by name.
-        catalogue: finds the specifications of hardware.
+        catalogue: finds the specifications of hardware, and what an hour of it costs, for regret.
         default: the model that others are compared with.
         by: what the windows are, as the document says it.
         modes: histories to judge with; "live" among them.
         cluster: the column whose values the bootstrap draws again as a whole.
         truth: of a synthetic fleet, aligned with `rows`.
-        costs: US dollars an hour by hardware type, for regret; None: the catalogue's.
         studies: of the last windows.
         seed: of everything that is drawn.
         say: is told what is done.
@@ -120,7 +118,7 @@ def judge(
     runs = RecordedRuns(rows)
     leaks.check_history(rows, runs)
     say(f"{len(rows):,} attempts, no leak found; {len(windows)} windows")
-    costs = catalogue_costs(catalogue) if costs is None else costs
+    costs = {row.name: row.hourly_cost_usd for row in catalogue.values() if row.hourly_cost_usd is not None}
     studied = windows[-studies.windows :] if studies.windows else []
     results: list[WindowResult] = []
     asked: list[_Asked] = []

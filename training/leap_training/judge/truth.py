@@ -1,13 +1,11 @@
-"""The truth beside a synthetic fleet: expected throughput on every eligible hardware type, and what an hour costs."""
+"""The truth beside a synthetic fleet: expected throughput on every eligible hardware type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +13,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from leap_features.columns import codes, logarithm
-from leap_features.hardware import Catalogue
 
 
 class TruthError(ValueError):
-    """A file that is no truth of these attempts, or no costs; the message says what to do."""
+    """A file that is no truth of these attempts; the message says what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,36 +56,3 @@ def read_truth(path: Path, attempt_ids: NDArray[Any]) -> Truth:
     expected = np.stack([table[name].to_numpy() for name in types], axis=1).astype(np.float32)[at]
     expected[at < 0] = np.nan
     return Truth(types, expected)
-
-
-def read_costs(path: Path) -> dict[str, float]:
-    """US dollars per hour of each hardware type, from the `fleet.json` of a fleet.
-
-    Raises:
-        TruthError: the file has no costs.
-    """
-    try:
-        hardware = msgspec.json.decode(path.read_bytes(), type=_Fleet).hardware
-    except (OSError, msgspec.DecodeError) as error:
-        raise TruthError(f"{path} must be a fleet.json with hardware of name and hourly_cost_usd: {error}") from None
-    for one in hardware:
-        if not one.hourly_cost_usd > 0:
-            raise TruthError(
-                f"{path}: hourly_cost_usd of {one.name} must be above 0, got {one.hourly_cost_usd:g}: leave out types "
-                "without a cost"
-            )
-    return {one.name: one.hourly_cost_usd for one in hardware}
-
-
-def catalogue_costs(catalogue: Catalogue) -> Mapping[str, float]:
-    """US dollars per hour as the catalogue lists them."""
-    return {row.name: row.hourly_cost_usd for row in catalogue.values() if row.hourly_cost_usd is not None}
-
-
-class _Hardware(msgspec.Struct):
-    name: str
-    hourly_cost_usd: float
-
-
-class _Fleet(msgspec.Struct):
-    hardware: list[_Hardware]

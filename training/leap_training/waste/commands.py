@@ -15,6 +15,7 @@ from leap_features import family, hardware
 from leap_features.explained import explained
 from leap_features.settings import Settings
 from leap_training.past_runs import reading_of
+from leap_training.prices import costs_option, priced
 from leap_training.progress import progress_bar
 from leap_training.table_of_runs import MENDABLE, table_of_runs
 
@@ -33,9 +34,7 @@ _new_file = click.Path(dir_okay=False, path_type=Path)
     type=_file,
     help="TOML file that says which column of a table is what.  [default: the columns are a completion event's fields]",
 )
-@click.option(
-    "--costs", "costs_path", type=_file, help="CSV with name and hourly_cost_usd, over the catalogue's prices."
-)
+@costs_option("the catalogue's")
 @click.option(
     "--config-key",
     "config_keys",
@@ -84,7 +83,7 @@ def waste_command(
     _not_over_inputs((parquet_path, html_path), (runs, mapping_path, costs_path, truth_path))
     with explained(*MENDABLE, ArchiveError, NothingToMeasure, truth.TruthError):
         settings = Settings.from_env()
-        catalogue = hardware.CATALOGUE if costs_path is None else hardware.load(costs_path)
+        catalogue = priced(costs_path)
         jobs = _read(runs, mapping_path, settings, catalogue, keep_ids=truth_path is not None)
         expected = None if truth_path is None else truth.read_expected(truth_path, jobs)
         options = Options(margin=margin, config_keys=config_keys or None)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from leap_training.judge.regret import (
     picks,
     regret_figures,
 )
-from leap_training.judge.truth import Truth, TruthError, read_costs, read_truth
+from leap_training.judge.truth import Truth, TruthError, read_truth
 
 NAN = np.nan
 TRUTH = Truth(
@@ -94,7 +93,7 @@ def test_the_truth_is_read_in_the_order_of_the_attempts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(truth.log_expected(np.arange(3), types), [np.log(2), NAN, NAN])
 
 
-def test_files_that_are_no_truth_and_no_costs_are_named(tmp_path: Path) -> None:
+def test_files_that_are_no_truth_are_named(tmp_path: Path) -> None:
     path = write_truth(tmp_path / "truth.parquet")
     with pytest.raises(TruthError, match="has none of the attempts"):
         read_truth(path, np.array(["x"], dtype=object))
@@ -104,12 +103,6 @@ def test_files_that_are_no_truth_and_no_costs_are_named(tmp_path: Path) -> None:
     path.write_text("no Parquet")
     with pytest.raises(TruthError, match="cannot be read as Parquet"):
         read_truth(path, np.array(["a"], dtype=object))
-    costs = tmp_path / "fleet.json"
-    costs.write_text(json.dumps({"hardware": [{"name": "L4", "hourly_cost_usd": 0.8}], "models": 3}))
-    assert read_costs(costs) == {"L4": 0.8}
-    costs.write_text("{}")
-    with pytest.raises(TruthError, match="must be a fleet"):
-        read_costs(costs)
 
 
 def test_a_type_without_a_cost_changes_no_pick_of_the_others() -> None:
@@ -118,11 +111,3 @@ def test_a_type_without_a_cost_changes_no_pick_of_the_others() -> None:
     pick = picks(jobs, TRUTH.log_expected(row, hardware_types))
     # Per dollar: 50 and 60, 50 and 40. Where the two jobs ran is A30 and L4.
     assert [jobs.hardware_types[place] for place in pick] == ["L4", "A30"]
-
-
-@pytest.mark.parametrize("cost", [0.0, -1.0])
-def test_a_cost_that_is_none_is_named(tmp_path: Path, cost: float) -> None:
-    costs = tmp_path / "fleet.json"
-    costs.write_text(json.dumps({"hardware": [{"name": "L4", "hourly_cost_usd": cost}]}))
-    with pytest.raises(TruthError, match="hourly_cost_usd of L4 must be above 0, got"):
-        read_costs(costs)
