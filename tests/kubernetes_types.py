@@ -1,8 +1,8 @@
-"""The part of Kubernetes' published types that node affinity is made of, to check objects against.
+"""Kubernetes' published OpenAPI types, from its Python client, and the rules that they leave to the server.
 
-Fields, types and what is required: `io.k8s.api.core.v1.*` in kubernetes/kubernetes, api/openapi-spec/swagger.json.
-Bounds of weights, operators and their values: `ValidatePreferredSchedulingTerms` and `ValidateNodeSelectorRequirement`
-in its pkg/apis/core/validation/validation.go. Labels: `IsLabelKey` and `IsLabelValue` in
+The client's models take neither unknown fields nor other types. Beyond them: bounds of weights, operators and their
+values, from `ValidatePreferredSchedulingTerms` and `ValidateNodeSelectorRequirement` in kubernetes/kubernetes,
+pkg/apis/core/validation/validation.go; labels, from `IsLabelKey` and `IsLabelValue` in its
 staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go.
 """
 
@@ -12,71 +12,50 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
-DEFINITIONS: dict[str, dict[str, tuple[str, bool]]] = {
-    # name of the type: name of the field: its type (in brackets: a list of it), and whether it is required
-    "Affinity": {
-        "nodeAffinity": ("NodeAffinity", False),
-        "podAffinity": ("object", False),
-        "podAntiAffinity": ("object", False),
-    },
-    "NodeAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": ("[PreferredSchedulingTerm]", False),
-        "requiredDuringSchedulingIgnoredDuringExecution": ("NodeSelector", False),
-    },
-    "PreferredSchedulingTerm": {"weight": ("integer", True), "preference": ("NodeSelectorTerm", True)},
-    "NodeSelector": {"nodeSelectorTerms": ("[NodeSelectorTerm]", True)},
-    "NodeSelectorTerm": {
-        "matchExpressions": ("[NodeSelectorRequirement]", False),
-        "matchFields": ("[NodeSelectorRequirement]", False),
-    },
-    "NodeSelectorRequirement": {
-        "key": ("string", True),
-        "operator": ("string", True),
-        "values": ("[string]", False),
-    },
-}
-PYTHON_TYPES: dict[str, type] = {"object": dict, "integer": int, "string": str}
+from kubernetes import client
+from pydantic import ValidationError
+
 WORD = string.ascii_letters + string.digits
 
 
-def problems(value: Any, of: str = "Affinity", at: str = "affinity") -> Iterator[str]:
+def problems(value: Any, of: str = "V1Affinity") -> Iterator[str]:
     """Everything that Kubernetes would object to in `value`, which should be an object `of` this type."""
-    if of.startswith("["):
-        if not isinstance(value, list):
-            yield f"{at}: not a list"
-        else:
-            for index, item in enumerate(value):
-                yield from problems(item, of[1:-1], f"{at}[{index}]")
-    elif of in PYTHON_TYPES:
-        if not isinstance(value, PYTHON_TYPES[of]) or isinstance(value, bool):
-            yield f"{at}: not of type {of}"
-    elif not isinstance(value, dict):
-        yield f"{at}: not an object"
+    try:
+        getattr(client, of).model_validate(value)
+    except ValidationError as error:
+        yield from (f"{one['loc']}: {one['msg']}" for one in error.errors())
     else:
-        fields = DEFINITIONS[of]
-        yield from (f"{at}: unknown field {name}" for name in value if name not in fields)
-        for name, (kind, required) in fields.items():
-            if name in value:
-                yield from problems(value[name], kind, f"{at}.{name}")
-            elif required:
-                yield f"{at}: {name} is missing"
-        yield from _rules(value, of, at)
+        yield from _broken_rules(value)
 
 
-def _rules(value: dict[str, Any], of: str, at: str) -> Iterator[str]:
-    if of == "PreferredSchedulingTerm" and not 1 <= value.get("weight", 0) <= 100:
-        yield f"{at}.weight: must be in the range 1-100"
-    if of == "NodeSelectorRequirement":
-        count = len(value.get("values", ()))
-        good = {"In": count > 0, "NotIn": count > 0, "Exists": count == 0, "DoesNotExist": count == 0}
-        good |= {"Gt": count == 1, "Lt": count == 1}
-        if not good.get(value.get("operator", ""), False):
-            yield f"{at}: operator and values do not fit"
-        if not is_label_key(value.get("key", "")):
-            yield f"{at}.key: not a label's key"
-        yield from (
-            f"{at}: {word!r} is not a label's value" for word in value.get("values", ()) if not is_label_word(word)
-        )
+def _broken_rules(node: Any, at: str = "") -> Iterator[str]:
+    if isinstance(node, list):
+        for index, item in enumerate(node):
+            yield from _broken_rules(item, f"{at}[{index}]")
+    elif isinstance(node, dict):
+        if "preference" in node and not 1 <= node["weight"] <= 100:
+            yield f"{at}.weight: must be in the range 1-100"
+        if "operator" in node:
+            yield from _broken_rules_of_requirement(node, at)
+        for name, inner in node.items():
+            yield from _broken_rules(inner, f"{at}.{name}")
+
+
+def _broken_rules_of_requirement(requirement: dict[str, Any], at: str) -> Iterator[str]:
+    values = requirement.get("values") or []
+    fits = {
+        "In": len(values) > 0,
+        "NotIn": len(values) > 0,
+        "Exists": not values,
+        "DoesNotExist": not values,
+        "Gt": len(values) == 1,
+        "Lt": len(values) == 1,
+    }
+    if not fits.get(requirement["operator"], False):
+        yield f"{at}: operator and values do not fit"
+    if not is_label_key(requirement["key"]):
+        yield f"{at}.key: not a label's key"
+    yield from (f"{at}: {word!r} is not a label's value" for word in values if not is_label_word(word))
 
 
 def is_label_word(word: str) -> bool:
