@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import hypothesis
 
-# Feast switches this library to its multi-process mode, unless it has been imported before.
+# Feast switches this library to its multi-process mode, unless it was imported before; and so in what is started later.
+os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
 import prometheus_client  # noqa: F401
 import pytest
 import redis
@@ -23,8 +24,10 @@ from stored_history import store_meta
 # Its assertions compare whole stores: without this a failure would not say where they differ.
 pytest.register_assert_rewrite("stream_traffic", "interleavings", "archived_interleavings")
 
-# `--hypothesis-profile=long` looks at many more examples.
-hypothesis.settings.register_profile("long", max_examples=5_000)
+# No example is too slow: how long one takes depends on the machine. `--hypothesis-profile=long` looks at many more.
+hypothesis.settings.register_profile("leap", deadline=None)
+hypothesis.settings.register_profile("long", max_examples=5_000, deadline=None)
+hypothesis.settings.load_profile("leap")
 
 
 class Topics(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -16,6 +17,8 @@ from leap_streams.child_process import LOOPBACK
 
 class TlsFront:
     """Forwards `port` of this machine, with a certificate of its own.
+
+    One thread serves all connections: OpenSSL lets no two use one of them at once.
 
     Args:
         directory: where certificate and key are made.
@@ -35,7 +38,10 @@ class TlsFront:
         self.connections = 0
         self.silent = threading.Event()
         """While set, nothing that the server says is passed on."""
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     @property
     def url(self) -> str:
@@ -43,25 +49,27 @@ class TlsFront:
         port = self._listener.getsockname()[1]
         return f"rediss://{LOOPBACK}:{port}/0?ssl_ca_certs={self.certificate}"
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                plain, _ = self._listener.accept()
-                with contextlib.suppress(ssl.SSLError):
-                    client = self._context.wrap_socket(plain, server_side=True)
-                    self.connections += 1
-                    server = socket.create_connection(self._target)
-                    threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
-                    threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._listen())
 
-    def _pump(self, source: socket.socket, target: socket.socket, downstream: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
+    async def _listen(self) -> None:
+        with contextlib.closing(await asyncio.start_server(self._forward, sock=self._listener, ssl=self._context)):
+            await self._ended.wait()
+
+    async def _forward(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        from_server, to_server = await asyncio.open_connection(*self._target)
+        await asyncio.gather(
+            self._pump(from_client, to_server, downstream=False), self._pump(from_server, to_client, downstream=True)
+        )
+
+    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, downstream: bool) -> None:
+        with contextlib.closing(target), contextlib.suppress(OSError):
+            while data := await source.read(65536):
                 if not (downstream and self.silent.is_set()):
-                    target.sendall(data)
-        for each in (source, target):
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)
+                    target.write(data)
+                    await target.drain()
 
     def __enter__(self) -> Self:
         return self
@@ -69,4 +77,5 @@ class TlsFront:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._listener.close()
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()

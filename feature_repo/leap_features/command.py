@@ -58,6 +58,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "nightly": CommandEntry(
         "leap_training.nightly.commands:nightly_command", "Fit, judge and publish a model, each night.", "training"
     ),
+    "policy": CommandEntry(
+        "leap_predictor.policy_command:policy_command", "Check a policy file and print what is in force."
+    ),
     "rank": CommandEntry("leap_predictor.cli:rank_command", "Rank candidate hardware types for a job."),
     "rebuild": CommandEntry("leap_streams.cli:rebuild_command", "Fill the online store from the archive.", "streams"),
     "replay": CommandEntry("leap_training.run_commands:replay_command", "Send past runs as completion events.", "all"),

@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import secrets
+import stat
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 LEFTOVER_AFTER_S: Final = 86_400.0
 """A temporary file that is older than this is nobody's: it is needed for moments."""
 _TEMPORARY: Final = re.compile(r"\..+\.\d+\.[0-9a-f]{8}\.tmp")
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class NotReplaceable(OSError):
+    """No file can take this path; the message says why, and the mend."""
+
+
+def replaceable(path: Path) -> Path:
+    """Where the file that is to appear at `path` goes: that path, or the one that its links lead to.
+
+    A rename replaces whatever it meets. Where a person names the path, that must be a regular file, or nothing.
+
+    Raises:
+        NotReplaceable: something else is there, or no directory to hold it.
+        OSError: it cannot be told.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        kind = stat.S_IFMT(path.stat().st_mode)
+        if kind != stat.S_IFREG:
+            raise NotReplaceable(
+                f"{path} is {_KINDS.get(kind, 'no file')}, which no file may replace: name a file, new or old"
+            )
+    target = path.resolve()
+    for directory in (path.parent, target.parent):
+        if not directory.is_dir():
+            raise NotReplaceable(f"{directory} is no directory: make it first, or write {path.name} elsewhere")
+    return target
 
 
 def sync(path: Path) -> None:
@@ -37,19 +73,35 @@ def durable_directory(root: Path, *parts: str) -> Path:
     return directory
 
 
+def usable_directory(path: Path) -> None:
+    """Make the directory `path` if need be, and find out, before the work for it, whether it takes files.
+
+    Raises:
+        OSError: it does not.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        why = os.strerror(errno.ENOTDIR) if isinstance(error, FileExistsError) else error.strerror
+        raise OSError(f"{path} is no directory that takes files ({why}): mend that, or name another") from None
+
+
 def temporary_path(directory: Path, name: str) -> Path:
     """A path that nobody else has, to write the file `name` of `directory` to before it gets its name."""
     return directory / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
 def publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path:
-    """Write the file `name` so that it appears whole or not at all, and stays.
+    """Write the file `name` so that it appears whole or not at all, and stays; where it is.
 
     Raises:
         FileExistsError: it is there already, and is not to be replaced.
+        NotReplaceable: it is to be replaced, and is no regular file.
     """
-    target = directory / name
-    temporary = temporary_path(directory, name)
+    target = replaceable(directory / name) if replace else directory / name
+    temporary = temporary_path(target.parent, target.name)
     try:
         with temporary.open("xb") as file:
             file.write(content)
@@ -62,7 +114,7 @@ def publish(directory: Path, name: str, content: Any, *, replace: bool) -> Path:
             os.link(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    sync(directory)
+    sync(target.parent)
     return target
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leap_features.durable import sync
+from leap_features.durable import replaceable, sync, temporary_path
 
 
 class NoRows(FileNotFoundError):
@@ -45,13 +44,18 @@ def schema_of(files: tuple[str, ...]) -> pa.Schema:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write `table` to `path`, replacing what is there: readers see the whole old file or the whole new one."""
+    """Write `table` to `path`, replacing what is there: readers see the whole old file or the whole new one.
+
+    Raises:
+        NotReplaceable: what is there is no regular file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    target = replaceable(path)
+    unfinished = temporary_path(target.parent, target.name)
     try:
         pq.write_table(table, unfinished, compression="zstd")
         sync(unfinished)
-        unfinished.replace(path)
+        unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
 

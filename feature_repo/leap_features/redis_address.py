@@ -4,8 +4,9 @@
     redis+sentinel://[user:password@]host[:port],host[:port]/MASTER[/db]        rediss+sentinel:// for TLS
 
 The second form names sentinels, which know where the master is. Its user and password are those of the master;
-the sentinels' own, where they want any, are the options `sentinel_username` and `sentinel_password`. Other options of
-redis-py may follow, as in `?ssl_ca_certs=/etc/ca.pem`; TLS options hold for master and sentinels alike.
+the sentinels' own, where they want any, are the options `sentinel_username` and `sentinel_password`. Options of
+redis-py may follow, as in `?ssl_ca_certs=/etc/ca.pem`, those that a text can stand for; TLS options hold for master and
+sentinels alike.
 """
 
 from __future__ import annotations
@@ -23,6 +24,36 @@ SCHEMES: Final = ("redis", "rediss", "unix")
 SENTINEL_SCHEMES: Final = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
 """Scheme → the scheme by which the master that the sentinels name is reached."""
 SENTINEL_PORT: Final = 26379
+
+_OPTIONS: Final = (
+    *("username", "password", "db", "client_name", "protocol", "max_connections", "health_check_interval"),
+    *("retry_on_timeout", "socket_timeout", "socket_connect_timeout"),
+)
+_NETWORK_OPTIONS: Final = ("socket_keepalive",)
+_TLS_OPTIONS: Final = (
+    *("ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_cert_reqs", "ssl_check_hostname"),
+    *("ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_ciphers"),
+)
+_SENTINEL_OPTIONS: Final = ("sentinel_username", "sentinel_password")
+_KNOWN: Final = frozenset({*_OPTIONS, *_NETWORK_OPTIONS, *_TLS_OPTIONS, *_SENTINEL_OPTIONS})
+
+_WHOLE: Final = ("[0-9]{1,9}", "a whole number")
+_SECONDS: Final = (r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?", "seconds above 0, such as 0.5")
+_YES_OR_NO: Final = ("(?i:yes|y|true|t|1|no|n|false|f|0)", "yes or no")
+_VALUES: Final = {
+    "db": _WHOLE,
+    "health_check_interval": _WHOLE,
+    "max_connections": ("(?=.*[1-9])[0-9]{1,9}", "a whole number from 1"),
+    "protocol": ("[23]", "2 or 3"),
+    "socket_timeout": _SECONDS,
+    "socket_connect_timeout": _SECONDS,
+    "retry_on_timeout": _YES_OR_NO,
+    "socket_keepalive": _YES_OR_NO,
+    "ssl_check_hostname": _YES_OR_NO,
+    "ssl_cert_reqs": ("required|optional|none", "required, optional or none"),
+}
+"""What values look like, and in words; those of other options are any text."""
+_ANY: Final = ("(?s:.*)", "a text")
 
 
 class RedisAddress(msgspec.Struct, frozen=True):
@@ -49,7 +80,7 @@ def parse(url: str) -> RedisAddress:
     """What `url` says.
 
     Raises:
-        ValueError: it is in none of the forms above.
+        ValueError: it is in none of the forms above, or has an option that is not taken, or one of no such value.
     """
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in (*SCHEMES, *SENTINEL_SCHEMES):
@@ -61,6 +92,7 @@ def parse(url: str) -> RedisAddress:
     if scheme != "unix":
         _host_and_port(url, split.netloc.rpartition("@")[2], 6379)
         _check_database(url, split.path.strip("/"))
+    _options(url)
     return RedisAddress(url, url)
 
 
@@ -74,7 +106,7 @@ def _parse_sentinel(url: str, server_scheme: str) -> RedisAddress:
             f"{redact_url(url)!r}: must name sentinels and a master, as in redis+sentinel://host:26379,host:26379/leap"
         )
     _check_database(url, database)
-    options = dict(parse_qsl(split.query, keep_blank_values=True))
+    options = _options(url)
     username, password = options.pop("sentinel_username", ""), options.pop("sentinel_password", "")
     return RedisAddress(
         url,
@@ -102,15 +134,45 @@ def _check_database(url: str, text: str) -> None:
         raise ValueError(f"{redact_url(url)!r}: the database must be a number, as in the last part of redis://host/0")
 
 
+def _options(url: str) -> dict[str, str]:
+    scheme = url.partition("://")[0]
+    taken = _OPTIONS + (() if scheme == "unix" else _NETWORK_OPTIONS)
+    taken += _TLS_OPTIONS if scheme.startswith("rediss") else ()
+    taken += _SENTINEL_OPTIONS if scheme in SENTINEL_SCHEMES else ()
+    options = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    for name, value in options:
+        form, rule = _VALUES.get(name, _ANY)
+        if name in taken and re.fullmatch(form, value):
+            continue
+        shown = redact_url(url)
+        if not re.search(rf"[?&]{re.escape(name)}(=|&|$)", shown):  # it may be a part of a password
+            raise ValueError(
+                f"{shown!r}: has an option that {scheme}:// does not take (in user and password, write ? as %3F)"
+            )
+        if name in taken:
+            raise ValueError(f"{shown!r}: {name} must be {rule}")
+        mend = "it is for rediss://, which is TLS" if name in _TLS_OPTIONS else f"there are {', '.join(taken)}"
+        raise ValueError(f"{shown!r}: {scheme}:// has no option {name}: {mend}")
+    return dict(options)
+
+
 def redact_url(url: str) -> str:
-    """`url`, well-formed or not, with `***` for each password in it."""
-    shown = re.sub(r"([?&]\w*password=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
-    scheme, separator, rest = shown.partition("://")
-    credentials, at, host = rest.rpartition("@")
-    if not at:
-        return shown
-    user = credentials.partition(":")[0]
-    return f"{scheme}{separator}{user}:***@{host}"
+    """`url`, well-formed or not, with `***` for each password in it, and for each value of an option unknown."""
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    place, mark, query = rest.partition("?")
+    user = re.split("[:@/#]", place)[0]
+    _, at, host = place.rpartition("@")
+    if at:
+        place = f"{user}:***@{host}"
+        query = re.sub(r"((?:^|&)\w*password=)[^&]*", r"\1***", query)  # it may hold an @
+    if "@" in query:  # the ? was a password's, and where that begins and ends cannot be told
+        return f"{scheme}{separator}{user}:***"
+    query = re.sub(r"((?:^|&)([^=&]*)=)([^&]*)", lambda option: option[1] + _shown(option[2], option[3]), query)
+    return f"{scheme}{separator}{place}{mark}{query}"
+
+
+def _shown(option: str, value: str) -> str:
+    return value if option in _KNOWN and "password" not in option else "***"
 
 
 def client(url: str, **options: Any) -> redis.Redis:
@@ -121,7 +183,7 @@ def client(url: str, **options: Any) -> redis.Redis:
         options: of `redis.Redis`.
 
     Raises:
-        ValueError: `url` is in none of the forms above.
+        ValueError: as `parse`.
     """
     from leap_features.redis_connection import client_of  # noqa: PLC0415  # settings need no redis-py, which is slow
 

@@ -1,17 +1,28 @@
 """Connections to the online store; where sentinels are named, each is made to the master that they name just then.
 
 redis-py's own Sentinel support keeps connections to the sentinels, which a forked child would share with its parent,
-and takes a sentinel that refuses the password for one that is down.
+and takes a sentinel that refuses the password for one that is down. Its messages of a server that refuses do not say
+which server, and those of TLS neither which file is missing nor that the server may speak none.
 """
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import Connection, ConnectionPool, SSLConnection, parse_url
+from redis.connection import (
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    SSLConnection,
+    UnixDomainSocketConnection,
+    parse_url,
+)
 from redis.exceptions import AuthenticationError, NoPermissionError
 from redis.retry import Retry
 
@@ -19,6 +30,9 @@ from leap_features.redis_address import RedisAddress
 
 SENTINEL_TIMEOUT_S: Final = 1.0
 """A sentinel that has not answered by then is passed over."""
+
+HANDSHAKE_SHARE: Final = 0.75
+"""Of the timeout, for TLS: who waits as long as that still hears that it was not spoken."""
 
 
 class MasterUnknown(redis.ConnectionError):
@@ -29,7 +43,90 @@ class SentinelRefuses(AuthenticationError):
     """A sentinel wants another user or password."""
 
 
-class _MasterConnection(Connection):
+class _NamesServer(AbstractConnection):
+    """A connection of which a refusal names the server."""
+
+    def connect(self) -> None:
+        """Connect; nothing where it is connected already."""
+        try:
+            super().connect()  # type: ignore[no-untyped-call]  # redis-py's gap
+        except NoPermissionError:
+            raise
+        except redis.ResponseError as error:  # the database
+            raise self._named(error) from error
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        """The next reply, or what it is in place of one."""
+        try:
+            return super().read_response(*args, **options)  # type: ignore[no-untyped-call]  # redis-py's gap
+        except (AuthenticationError, NoPermissionError) as error:
+            raise self._named(error) from error
+
+    def _named(self, error: redis.RedisError) -> redis.RedisError:
+        where = self._host_error()  # type: ignore[no-untyped-call]  # redis-py's gap
+        return type(error)(f"{error} (at {where})")  # its beginning tells callers what it is
+
+
+class _ServerConnection(_NamesServer, Connection):
+    pass
+
+
+class _SocketConnection(_NamesServer, UnixDomainSocketConnection):
+    pass
+
+
+class _TLSConnection(SSLConnection):
+    """A connection with TLS that says what is amiss with it."""
+
+    def _connect(self) -> Any:
+        for option, path in (
+            ("ssl_ca_certs", self.ca_certs),
+            ("ssl_certfile", self.certfile),
+            ("ssl_keyfile", self.keyfile),
+        ):
+            if path is not None:
+                try:
+                    Path(path).open("rb").close()
+                except OSError as error:
+                    raise redis.ConnectionError(
+                        f"{option}={path} cannot be read: {error.strerror}: put the file there, or mend the option"
+                    ) from None
+        if self.ca_path is not None and not Path(self.ca_path).is_dir():
+            raise redis.ConnectionError(
+                f"ssl_ca_path={self.ca_path} is no directory: make it, or mend the option (a file is ssl_ca_certs)"
+            )
+        return super()._connect()  # type: ignore[no-untyped-call]  # redis-py's gap
+
+    def _wrap_socket_with_ssl(self, sock: socket.socket) -> Any:
+        within_s = sock.gettimeout()
+        if within_s is not None:
+            sock.settimeout(within_s * HANDSHAKE_SHARE)
+        try:
+            encrypted = super()._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]  # redis-py's gap
+        except TimeoutError:
+            raise redis.TimeoutError(self._no_tls) from None
+        except (ssl.SSLEOFError, ConnectionResetError):
+            raise redis.ConnectionError(self._no_tls) from None
+        except ssl.SSLError as error:
+            if error.reason != "WRONG_VERSION_NUMBER":
+                raise
+            raise redis.ConnectionError(self._no_tls) from None
+        encrypted.settimeout(within_s)
+        return encrypted
+
+    @property
+    def _no_tls(self) -> str:
+        return (
+            f"{self.host}:{self.port} took the connection and does not answer in TLS: is TLS spoken there? "
+            "(without it the URL begins with redis:// or redis+sentinel://)"
+        )
+
+
+class _TLSServerConnection(_NamesServer, _TLSConnection):
+    pass
+
+
+class _MasterConnection(_ServerConnection):
     """A connection to the master of `address`."""
 
     def __init__(self, *, address: RedisAddress, **options: Any) -> None:
@@ -41,7 +138,7 @@ class _MasterConnection(Connection):
         """Ask where the master is, and connect there; nothing where it is connected already."""
         if self._sock is None:
             self.host, self.port = self._master()
-        super().connect()  # type: ignore[no-untyped-call]  # redis-py's gap
+        super().connect()
 
     def _master(self) -> tuple[str, int]:
         said = []
@@ -64,7 +161,7 @@ class _MasterConnection(Connection):
         raise MasterUnknown(f"no sentinel says where the master is: {answers}")
 
     def _ask(self, host: str, port: int) -> tuple[str, int] | None:
-        kind = SSLConnection if isinstance(self, SSLConnection) else Connection
+        kind = _TLSConnection if isinstance(self, SSLConnection) else Connection
         sentinel: Any = kind(
             host=host,
             port=port,
@@ -84,8 +181,17 @@ class _MasterConnection(Connection):
         return None if reply is None else (reply[0].decode(), int(reply[1]))
 
 
-class _MasterSSLConnection(_MasterConnection, SSLConnection):
+class _MasterTLSConnection(_MasterConnection, _TLSServerConnection):
     pass
+
+
+_SERVER: Final = {
+    Connection: _ServerConnection,
+    SSLConnection: _TLSServerConnection,
+    UnixDomainSocketConnection: _SocketConnection,
+}
+_MASTER: Final = {Connection: _MasterConnection, SSLConnection: _MasterTLSConnection}
+"""Ours for each kind of redis-py's."""
 
 
 def connector(address: RedisAddress, **options: Any) -> Callable[[], Any]:
@@ -94,9 +200,6 @@ def connector(address: RedisAddress, **options: Any) -> Callable[[], Any]:
     Args:
         address: its options go before `options`.
         options: of `redis.Connection`.
-
-    Raises:
-        ValueError: an option of the URL has no such value.
     """
     pool = _pool(address, options)
     return lambda: pool.connection_class(**pool.connection_kwargs)
@@ -108,11 +211,10 @@ def client_of(address: RedisAddress, **options: Any) -> redis.Redis:
 
 
 def _pool(address: RedisAddress, options: dict[str, Any]) -> ConnectionPool:
-    try:
-        given: dict[str, Any] = parse_url(address.server_url)  # type: ignore[no-untyped-call]  # redis-py's gap
-    except ValueError as error:
-        raise ValueError(f"{str(address)!r}: {error}") from None
+    given: dict[str, Any] = parse_url(address.server_url)  # type: ignore[no-untyped-call]  # redis-py's gap
+    kind = given.get("connection_class", Connection)
     if address.sentinels:
-        given["connection_class"] = _MasterSSLConnection if "connection_class" in given else _MasterConnection
-        given["address"] = address
+        given |= {"connection_class": _MASTER[kind], "address": address}
+    else:
+        given["connection_class"] = _SERVER[kind]
     return ConnectionPool(**options | given)

@@ -8,6 +8,8 @@ choices = predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SX
 
 from __future__ import annotations
 
+import logging
+
 from leap_predictor.aio import AsyncPredictor
 from leap_predictor.decisions.log import DecisionLog, JsonLinesLog, TopicLog
 from leap_predictor.errors import (
@@ -22,6 +24,9 @@ from leap_predictor.errors import (
 from leap_predictor.explanation import CandidateReport, Choice, Explanation, Reason
 from leap_predictor.job import Job
 from leap_predictor.predictor import Predictor
+
+# Where the launcher configures no logging, nothing is written: its standard error may be a pipe that nobody reads.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AsyncPredictor",

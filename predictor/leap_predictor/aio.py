@@ -15,14 +15,12 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
+from leap_predictor.admission import AT_ONCE
 from leap_predictor.explanation import Choice, Explanation, Reason
 from leap_predictor.job import Job
-from leap_predictor.predictor import Predictor
-
-THREADS: Final = 8
-"""Calls at a time. More would only compete for the interpreter; those that wait for the store are answered together."""
+from leap_predictor.predictor import BUSY, Predictor
 
 
 class AsyncPredictor:
@@ -34,7 +32,7 @@ class AsyncPredictor:
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="leap-rank")
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="leap-rank")
 
     @classmethod
     async def open(cls, bundle_dir: str | Path, *arguments: Any, **options: Any) -> Self:
@@ -82,16 +80,27 @@ class AsyncPredictor:
         self, job: Job | Mapping[str, object], candidates: Iterable[str], until: float, *, detailed: bool
     ) -> Explanation:
         try:
-            asked = self._pool.submit(self._predictor.answer, job, candidates, until, detailed=detailed)
+            asked = self._pool.submit(self._in_turn, job, candidates, until, detailed=detailed)
         except RuntimeError:  # the pool takes no more, nor does an interpreter that ends
-            return Explanation(reason=Reason.CLOSED, message="the predictor is closed")
+            return self._predictor.unanswered(job, candidates, Reason.CLOSED, "the predictor is closed")
         waiting = asyncio.wrap_future(asked)
         try:
             # Not wait_for, which loses a cancellation that comes together with the answer (python/cpython#86296).
             async with asyncio.timeout(until - time.monotonic()):
                 return await waiting
         except TimeoutError:
-            return Explanation(
-                reason=Reason.DEADLINE_PASSED,
-                message=f"the deadline of {self._predictor.deadline_s * 1e3:.0f} ms passed while waiting for a thread",
+            if asked.cancelled():  # before it had a thread
+                return self._predictor.unanswered(job, candidates, Reason.BUSY, BUSY)
+            return self._predictor.unanswered(
+                job,
+                candidates,
+                Reason.DEADLINE_PASSED,
+                f"the deadline of {self._predictor.deadline_s * 1e3:.0f} ms passed before there was an answer",
             )
+
+    def _in_turn(
+        self, job: Job | Mapping[str, object], candidates: Iterable[str], until: float, *, detailed: bool
+    ) -> Explanation:
+        if time.monotonic() > self._predictor.last_turn(until):
+            return self._predictor.unanswered(job, candidates, Reason.BUSY, BUSY)
+        return self._predictor.answer(job, candidates, until, detailed=detailed)

@@ -26,9 +26,8 @@ from typing import Final
 
 import msgspec
 
-from leap_features import family
+from leap_features import durable, family
 from leap_features.columns import Specifications
-from leap_features.durable import sync
 from leap_features.hardware import Catalogue
 from leap_features.row import check_features
 from leap_predictor.errors import BundleError, ModelError
@@ -113,7 +112,7 @@ def place(bundles: Path, bundle_id: str, files: Mapping[str, bytes]) -> None:
         hidden.mkdir(parents=True)
         for name, content in files.items():
             _write(hidden / name, content)
-        sync(hidden)
+        durable.sync(hidden)
         if not (bundles / bundle_id).exists():  # the same id has the same bytes
             hidden.rename(bundles / bundle_id)
         set_current(bundles, bundle_id)
@@ -131,15 +130,10 @@ def set_current(bundles: Path, bundle_id: str) -> None:
     """
     if not (bundles / bundle_id / MANIFEST).is_file():
         raise BundleError(f"there is no bundle {bundle_id!r} in {bundles}")
-    hidden = bundles / f".{CURRENT}-{secrets.token_hex(8)}"
     try:
-        _write(hidden, f"{bundle_id}\n".encode())
-        hidden.replace(bundles / CURRENT)
-        sync(bundles)
+        durable.publish(bundles, CURRENT, f"{bundle_id}\n".encode(), replace=True)
     except OSError as error:
         raise BundleError(f"{bundles / CURRENT} cannot be written: {error}") from error
-    finally:
-        hidden.unlink(missing_ok=True)
 
 
 def current_id(bundles: Path) -> str:

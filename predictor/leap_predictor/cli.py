@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
 
-from leap_features.events import from_us
-from leap_features.layout import Value
-from leap_features.natural_units import from_log, shown
 from leap_features.settings import Settings
 from leap_predictor.explanation import Explanation
-from leap_predictor.predictor import Predictor
+from leap_predictor.explanation_text import lines, no_ranking
+from leap_predictor.one_question import ask
 from leap_predictor.schedulers import Labels, plain_ranking, read_labels
-from leap_predictor.schedulers.job_file import SCHEDULERS, placing
+from leap_predictor.schedulers.job_file import SCHEDULERS, placed, unchanged
 
-DEADLINE_S = 2.0
+DEADLINE_S: Final = 2.0
 """For a person who asks; a launcher's is 50 ms, which the first connection to a distant store may need alone."""
 
-MAX_JOB_BYTES = 1024 * 1024
+MAX_JOB_BYTES: Final = 1024 * 1024
 
 
 @click.command("rank")
 @click.option(
     "--job",
     "job_file",
-    type=click.File("rb"),
+    type=click.Path(allow_dash=True),
     required=True,
     help="JSON file of the job (job_name, model_type, trainer_count, …); - reads standard input.",
 )
@@ -43,9 +43,9 @@ MAX_JOB_BYTES = 1024 * 1024
 )
 @click.option(
     "--job-manifest",
-    type=click.File("rb"),
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     help="The job as the scheduler knows it: a Kubernetes manifest or a SkyPilot task (JSON, or YAML where PyYAML is "
-    "installed), or a batch script of Slurm.",
+    "installed), or a batch script of Slurm. Once it is read it is printed, byte for byte, whatever fails.",
 )
 @click.option("--labels", type=click.Path(path_type=Path), help="TOML file of what schedulers call the hardware types.")
 @click.option(
@@ -53,17 +53,30 @@ MAX_JOB_BYTES = 1024 * 1024
     type=click.IntRange(min=1),
     help="For a SkyPilot task that names no accelerators: so many of any choice on each node.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the whole explanation as one JSON object.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the whole explanation as one JSON object, history as it is stored."
+)
 @click.option("--explain", is_flag=True, help="Show features, history and predictions of every candidate.")
 @click.option("--bundles", type=click.Path(path_type=Path), help="Directory of bundles [default: LEAP_BUNDLES].")
 @click.option("--redis-url", help="The online store [default: LEAP_REDIS_URL].")
 @click.option("--policy", type=click.Path(path_type=Path), help="Policy file [default: LEAP_POLICY].")
+@click.option(
+    "--snapshot",
+    type=click.Path(path_type=Path),
+    help="File of `leap snapshot` that may stand in for the online store [default: LEAP_SNAPSHOT].",
+)
+@click.option(
+    "--decisions",
+    type=click.Path(path_type=Path),
+    help="Log the answer to this file, for `leap impact`; several processes may.",
+)
 @click.option("--deadline", type=click.FloatRange(0.001, 60), default=DEADLINE_S, show_default=True, help="Seconds.")
 def rank_command(
-    job_file: click.utils.LazyFile,
+    *,
+    job_file: str,
     candidates: str,
     form: str,
-    job_manifest: click.utils.LazyFile | None,
+    job_manifest: str | None,
     labels: Path | None,
     accelerators_per_node: int | None,
     as_json: bool,
@@ -71,6 +84,8 @@ def rank_command(
     bundles: Path | None,
     redis_url: str | None,
     policy: Path | None,
+    snapshot: Path | None,
+    decisions: Path | None,
     deadline: float,
 ) -> None:
     """Rank candidate hardware types for a job, by predicted throughput per cost.
@@ -85,100 +100,84 @@ def rank_command(
             "--job-manifest, --labels and --accelerators-per-node are for schedulers: give "
             f"--format {', '.join(SCHEDULERS)}"
         )
+    if job_file == job_manifest == "-":
+        raise click.UsageError("--job and --job-manifest cannot both be standard input: name a file for one of them")
+    manifest = None if job_manifest is None else _read(job_manifest)
     try:
-        file = job_manifest.read(MAX_JOB_BYTES) if job_manifest else None
         named = read_labels(labels) if labels else Labels()
-        place = placing(form, file, named, accelerators_per_node) if form in SCHEDULERS else None
         settings = Settings.from_env()
-        job = msgspec.json.decode(job_file.read(MAX_JOB_BYTES), type=dict[str, object])
-        predictor = Predictor.open(
-            bundles or settings.bundles,
-            redis_url or settings.redis_url,
+        answer = ask(
+            _job(job_file),
+            [name.strip() for name in candidates.split(",") if name.strip()],
             deadline_s=deadline,
-            policy=policy or (settings.policy or None),
+            decisions=decisions,
+            bundle_dir=bundles or settings.bundles,
+            store=redis_url or settings.redis_url,
+            policy=policy or settings.policy or None,
             project=settings.project,
-            snapshot=settings.snapshot or None,
+            snapshot=snapshot or settings.snapshot or None,
         )
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise click.ClickException(f"the job must be one JSON object: {error}") from error
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-    with predictor:
-        answer = predictor.explain(job, [name.strip() for name in candidates.split(",") if name.strip()])
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
-    elif form == "json":
-        click.echo(json.dumps(plain_ranking(answer.choices, answer.reason), indent=2))
-    elif place is not None:
-        text, warnings = place(answer.choices)
-        _warn((*answer.warnings, *warnings))
-        if answer.reason is not None:
-            click.echo(f"no ranking ({answer.reason}): {answer.message}", err=True)
+        if form in SCHEDULERS:
+            text, left_out = placed(form, manifest, answer.choices, named, accelerators_per_node)
+    except Exception as error:
+        known = isinstance(error, ValueError | OSError)
+        said = str(error) if known else traceback.format_exception_only(error)[-1].strip()
+        if manifest is not None:  # the job must be submitted, whatever went wrong
+            click.echo(unchanged(form, manifest), nl=False)
+            click.echo(f"no ranking: {said}", err=True)
+            return
+        if known:
+            raise click.ClickException(said) from error
+        raise
+    if form in SCHEDULERS:
         click.echo(text, nl=False)
+        _tell(answer, left_out)
+    elif form == "json":
+        plain = plain_ranking(answer.choices, answer.reason, answer.message, answer.warnings)
+        click.echo(json.dumps(plain, indent=2))
+        _tell(answer)
+    elif as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
     else:
-        _print(answer, explain)
+        _warn(answer.warnings)
+        for line in lines(answer, detailed=explain):
+            click.echo(line)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with click.open_file(path, "rb") as file:
+            return bytes(file.read())
+    except OSError as error:
+        raise click.ClickException(f"the manifest cannot be read: {error}") from error
+
+
+def _job(path: str) -> dict[str, object]:
+    """The job in a file.
+
+    Raises:
+        ValueError: it cannot be read, is too large, or is no JSON object.
+    """
+    try:
+        with click.open_file(path, "rb") as file:
+            text = file.read(MAX_JOB_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"the job cannot be read: {error}; name a file, or - for standard input") from error
+    if len(text) > MAX_JOB_BYTES:
+        raise ValueError(f"the job must have at most {MAX_JOB_BYTES} bytes, got more in {path}")
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"the job must be one JSON object, in {path}: {error}") from error
+
+
+def _tell(answer: Explanation, left_out: Iterable[str] = ()) -> None:
+    """Say what a scheduler is not told; the job is on its way by now, should nobody listen any more."""
+    _warn((*answer.warnings, *left_out))
+    if answer.reason is not None:
+        click.echo(no_ranking(answer), err=True)
 
 
 def _warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-
-
-def _print(answer: Explanation, detailed: bool) -> None:
-    _warn(answer.warnings)
-    if answer.reason is not None:
-        click.echo(f"no ranking ({answer.reason}): {answer.message}")
-    else:
-        click.echo(f"{'':>3} {'hardware':<24}{'samples/s':>14}{'80 % of runs':>24}{'cost/h':>10}{'score':>12}  history")
-    for place, choice in enumerate(answer.choices, 1):
-        note = f"{choice.level or 'none'}{', demoted for its failures' if choice.demoted else ''}"
-        interval = f"{shown(choice.throughput_low)} – {shown(choice.throughput_high)}"
-        numbers = f"{shown(choice.throughput):>14}{interval:>24}{choice.cost:>10.3f}{shown(choice.score):>12}"
-        click.echo(f"{place:>3} {choice.hardware_type:<24}{numbers}  {note}")
-    for report in answer.candidates:
-        if report.dropped is not None:
-            click.echo(f"  – {report.hardware_type}: {report.dropped}")
-    if detailed:
-        _print_details(answer)
-
-
-def _print_details(answer: Explanation) -> None:
-    click.echo(f"\njob family {answer.job_family}, bundle {answer.bundle_id}")
-    for report in answer.candidates:
-        if report.uncorrected is None:
-            continue
-        click.echo(f"\n{report.hardware_type}")
-        level = report.choice.level if report.choice else None
-        click.echo(f"  the model alone: {shown(report.uncorrected)} samples/s, {_corrected(report.correction, level)}")
-        for view, row in report.history.items():
-            click.echo(f"  {view:<26}{'nothing recorded' if row is None else _row(row)}")
-        values = (f"{name} {'–' if value is None else _short(value)}" for name, value in report.features.items())
-        click.echo(f"  features: {', '.join(values)}")
-
-
-def _corrected(correction: float | None, level: str | None) -> str:
-    if level is None:
-        return "and no history to correct it"
-    if correction == 1.0:
-        return f"{level} among its features"
-    return f"corrected by {'out of range' if correction is None else f'× {correction:.3f}'} from {level}"
-
-
-def _row(row: Mapping[str, Value]) -> str:
-    """A history row as a person reads it: samples per second instead of logarithms, a date instead of microseconds."""
-    count = row.get("count") or 0
-    parts = [f"{count} run{'' if count == 1 else 's'}"]
-    last, mean, std, seen = (row.get(name) for name in ("last", "mean", "std", "last_seen"))
-    if isinstance(last, float) and isinstance(seen, int):
-        conditions = (
-            f"{row.get('last_trainer_count')} × {row.get('last_hardware_type')}, batch {row.get('last_batch_size')}"
-        )
-        parts.append(f"last {shown(from_log(last))} samples/s on {conditions}, {from_us(seen):%Y-%m-%d %H:%M} UTC")
-    if isinstance(mean, float) and isinstance(std, float):
-        parts.append(f"typically {shown(from_log(mean))} ×/÷ {from_log(std):.2f}")
-    failures = row.get("failures_since_success")
-    return "; ".join([*parts, f"{failures} failures since"] if failures else parts)
-
-
-def _short(value: object) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)

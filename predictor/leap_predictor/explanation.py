@@ -41,6 +41,8 @@ class Reason(StrEnum):
     FAMILY_RULE_DIFFERS = "family_rule_differs"
     """History is kept by other family rules than the bundle was made with."""
     DEADLINE_PASSED = "deadline_passed"
+    BUSY = "busy"
+    """Other calls of this process took the time."""
     CLOSED = "closed"
     INTERNAL_ERROR = "internal_error"
 

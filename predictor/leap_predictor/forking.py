@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# What Python imports where a name is resolved, a bundle read or its packages' versions looked up, which threads of ours
+# do. A module that was just being imported when a process forked can never be imported by the child.
+import email.parser  # noqa: F401
+import encodings.cp437
+import encodings.idna  # noqa: F401
 import os
 import weakref
 from typing import Final, Protocol
@@ -23,8 +28,14 @@ def remake_in_children(one: Remade) -> None:
 
 
 def _after_fork_in_child() -> None:
+    interrupted: BaseException | None = None
     for one in list(_REMADE):
-        one.after_fork_in_child()
+        try:
+            one.after_fork_in_child()
+        except BaseException as error:  # a signal handler's, say; the others must be told all the same
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import reprlib
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from leap_features.columns import CONFIG_PREFIX
+from leap_features.columns import ARCHITECTURE_PREFIX, CONFIG_PREFIX
+from leap_predictor.plain_rules import Broken, Unknown, did_you_mean, first_broken, rule_of, unknown_warnings
 
 MAX_CANDIDATES: Final = 256
 """More than any fleet has hardware types; more different ones are a mistake and would not be answered in time."""
@@ -20,10 +22,30 @@ MAX_REPEATED: Final = 20_000
 """Length of a list of candidates with repetitions (one per host, say): a list without an end is not an endless wait."""
 
 # A lone surrogate cannot be part of a key of the store, nor of a line of the decision log.
-LongName = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\ud800-\udfff]+$")]
-ConfigValue = bool | int | float | str | None
-_VALUES: Final[dict[str, Any]] = {"config": ConfigValue, "architecture": float}
+LongName = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=512,
+        pattern=r"^[^\ud800-\udfff]+$",
+        description="text of 1–512 characters, without lone surrogates",
+    ),
+]
+ModelType = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[^/\ud800-\udfff]+$",
+        description="text of 1–128 characters, without / and lone surrogates",
+    ),
+]
+ConfigValue = Annotated[
+    bool | int | float | str | None, msgspec.Meta(description="a number, text, true, false or null (None)")
+]
 MAX_COUNT: Final = 2**31 - 1
+MAX_BATCH_SIZE: Final = 1e12
+"""Samples per trainer and step: far above any, and no infinity."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +57,7 @@ class Job:
     True
     >>> checked_job({"job_name": "train-bert", "model_type": "bert", "trainer_count": 0})
     Traceback (most recent call last):
-    leap_predictor.job.InvalidJob: job: trainer_count = 0: expected `int` >= 1
+    leap_predictor.job.InvalidJob: job: trainer_count = 0: must be a whole number from 1 to 2,147,483,647, such as 8
     """
 
     job_name: str
@@ -65,22 +87,41 @@ class InvalidJob(ValueError):
 
 class _Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job_name: LongName
-    model_type: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^/\ud800-\udfff]+$")]
-    trainer_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
-    batch_size: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    reader_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
-    config: Annotated[dict[str, ConfigValue], msgspec.Meta(max_length=MAX_CONFIG_KEYS)] = {}
+    model_type: ModelType
+    trainer_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT, examples=[8])]
+    batch_size: Annotated[float, msgspec.Meta(ge=0, le=MAX_BATCH_SIZE, examples=[32])] | None = None
+    reader_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT, examples=[4])] | None = None
+    config: Annotated[
+        dict[str, ConfigValue],
+        msgspec.Meta(
+            max_length=MAX_CONFIG_KEYS, description=f"a mapping of at most {MAX_CONFIG_KEYS:,} keys to values"
+        ),
+    ] = {}
     job_family: LongName | None = None
-    architecture: Annotated[dict[str, float], msgspec.Meta(max_length=MAX_CONFIG_KEYS)] = {}
+    architecture: Annotated[
+        dict[str, float],
+        msgspec.Meta(
+            max_length=MAX_CONFIG_KEYS, description=f"a mapping of at most {MAX_CONFIG_KEYS:,} names to numbers"
+        ),
+    ] = {}
     attempt_id: LongName | None = None
 
 
-# Unlike repr(), it takes no longer for a value of any size, and never fails.
+# Unlike repr(), it takes no longer for a value of any size.
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
 
 _QUOTES: Final = "'\""
 _FIELDS: Final = tuple(item.name for item in dataclasses.fields(Job))
+_REQUIRED: Final = ("job_name", "model_type", "trainer_count")
+_OTHER_NAMES: Final = {
+    "gpus": "trainer_count",
+    "num_gpus": "trainer_count",
+    "workers": "trainer_count",
+    "world_size": "trainer_count",
+    "hyperparameters": "config",
+}
+"""What others call a field, where it is not alike."""
 
 
 def checked_job(job: Job | Mapping[str, object]) -> Job:
@@ -92,15 +133,15 @@ def checked_job(job: Job | Mapping[str, object]) -> Job:
     if isinstance(job, Job):
         plain: dict[str, Any] = {name: getattr(job, name) for name in _FIELDS}
     elif isinstance(job, Mapping):
-        plain = {str(name): value for name, value in job.items()}
+        # No more than are looked at: a mapping may go on without end.
+        plain = {str(name): value for name, value in itertools.islice(job.items(), len(_FIELDS) + 1)}
     else:
         raise InvalidJob(f"job must be a Job or a mapping of its fields, got {type(job).__name__}")
     try:
         good = msgspec.convert(plain, _Checked)
-    except msgspec.ValidationError as error:
-        raise InvalidJob(_explain(str(error), plain)) from None
-    except UnicodeEncodeError as error:  # msgspec's word for a lone surrogate where a number or a field's name belongs
-        raise InvalidJob(f"job: {_shown(error.object)}: expected text without lone surrogates") from None
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter of a lone surrogate
+        broken = first_broken(plain, _Checked)
+        raise InvalidJob(f"job: {_explain(broken) if broken else error}") from None
     return Job(**{name: _plain(getattr(good, name)) for name in _FIELDS})
 
 
@@ -110,29 +151,26 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: object) -> str:
-    return _short.repr(value[:200] if isinstance(value, bytes) else value)[:200]
-
-
-def _is(kind: Any, value: object) -> bool:
     try:
-        msgspec.convert(value, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        return False
-    return True
+        return _short.repr(value[:200] if isinstance(value, bytes) else value)[:200]
+    except Exception:  # Python writes no whole number of more than 4,300 digits, say
+        return f"<{type(value).__name__}>"
 
 
-def _explain(problem: str, plain: Mapping[str, object]) -> str:
-    rule, _, path = problem.partition(" - at `$.")
-    name = path.rstrip("`")
-    if not name:
-        return f"job: {rule[:1].lower()}{rule[1:]}"
-    value = plain.get(name, "…")
-    of_map = plain.get(field := name.removesuffix("[...]"))
-    if field != name and isinstance(of_map, Mapping):  # msgspec does not say which key it is
-        kind = _VALUES[field]
-        key, value = next((key, value) for key, value in of_map.items() if not _is(kind, value))
-        name = f"{field}.{_shown(key).strip(_QUOTES)}"
-    return f"job: {name} = {_shown(value)}: {rule[:1].lower()}{rule[1:]}"
+def _explain(broken: Broken) -> str:
+    name = ".".join(_shown(part).strip(_QUOTES) for part in broken.path)
+    if broken.what == "unknown key":
+        other = _OTHER_NAMES.get(name)
+        meant = f"; did you mean {other}?" if other else did_you_mean(name, _FIELDS) or "; remove it"
+        return f"unknown field {_shown(broken.path[0])}{meant} (a job has {', '.join(_FIELDS)})"
+    if broken.what == "key":
+        return f"{broken.path[0]} has the key {_shown(broken.value)}: a key must be {rule_of(broken.kind)}"
+    if isinstance(broken.value, Mapping) and not broken.path:
+        missing = ", ".join(field for field in _REQUIRED if field not in broken.value)
+        return f"{missing} missing: a job needs {', '.join(_REQUIRED)}"
+    kind = type(broken.value)
+    own = "" if kind.__module__ == "builtins" else f", got {kind.__name__}: convert it (numpy's by `.item()`)"
+    return f"{name} = {_shown(broken.value)}: must be {rule_of(broken.kind)}{own}"
 
 
 def checked_candidates(candidates: Iterable[str]) -> dict[str, str | None]:
@@ -170,3 +208,27 @@ def check_config(config: Mapping[str, object], features: Iterable[str], categori
             if isinstance(value, str):
                 key = name.removeprefix(CONFIG_PREFIX)
                 raise InvalidJob(f"job: config.{key} = {_shown(value)}: the model was trained on numbers there")
+
+
+def unknown_architecture(architecture: Mapping[str, float], features: Iterable[str]) -> list[str]:
+    """Warnings of names in a job's `architecture` that no prediction will see, each with what may have been meant.
+
+    Pure. A name is known that is a feature of the model, or one of `leap_features.architecture`.
+
+    Args:
+        architecture: of a checked job.
+        features: of the model, as of `Bundle.model`.
+
+    >>> unknown_architecture({"paramters": 3e9, "layers": 12}, ())
+    ["job: architecture names 'paramters', which no model knows; did you mean parameters?"]
+    """
+    seen = {name.removeprefix(ARCHITECTURE_PREFIX) for name in features if name.startswith(ARCHITECTURE_PREFIX)}
+    if not (unseen := architecture.keys() - seen):
+        return []
+    from leap_features.architecture import ARCHITECTURE_FEATURES  # noqa: PLC0415  # only warnings need so large a module
+
+    known = [*seen, *ARCHITECTURE_FEATURES]
+    unknown = sorted(unseen - ARCHITECTURE_FEATURES.keys())
+    return unknown_warnings(
+        [Unknown(f"job: architecture names {_shown(name)}, which no model knows", name, known) for name in unknown]
+    )

@@ -32,45 +32,55 @@ Every table and key may be left out.
 from __future__ import annotations
 
 import hashlib
-import re
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 
+from leap_features.hardware import Catalogue
 from leap_predictor.errors import PolicyError
-from leap_predictor.toml_file import read_toml
+from leap_predictor.plain_rules import Unknown, first_broken, unknown_warnings
+from leap_predictor.policy_errors import explained
+from leap_predictor.toml_file import line_of, read_toml
 
 MICROSECONDS_PER_HOUR: Final = 3_600_000_000
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-Cost = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Hours = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+_NAME: Final = "a name of 1–128 characters, in quotes"
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128, description=_NAME)]
+Cost = Annotated[float, msgspec.Meta(gt=0, le=1e9, examples=[3.9])]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1, examples=[0.9])]
+Hours = Annotated[float, msgspec.Meta(gt=0, le=1e6, examples=[168])]
+
+ModelTypes = Annotated[frozenset[Name], msgspec.Meta(description="a list of names", examples=[["ranker", "bert"]])]
+HardwareTypes = Annotated[frozenset[Name], msgspec.Meta(description="a list of names", examples=[["K80", "T4"]])]
+Shares = Annotated[dict[Name, Share], msgspec.Meta(description="a table of lines `MODEL_TYPE = SHARE`")]
+Costs = Annotated[dict[Name, Cost], msgspec.Meta(description="a table of lines `HARDWARE_TYPE = COST`")]
 
 
 class Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs are ranked at all."""
 
-    enabled: frozenset[Name] | None = None
+    enabled: ModelTypes | None = None
     """Model types; None: all."""
     share: Share = 1.0
     """Of the jobs of every enabled model type."""
-    shares: dict[Name, Share] = {}
+    shares: Shares = {}
     """By model type, instead of `share`."""
-    salt: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    salt: Annotated[str, msgspec.Meta(max_length=128, examples=["2026-q1"])] = ""
 
 
 class Candidates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which hardware types may be recommended."""
 
-    never: frozenset[Name] = frozenset()
+    never: HardwareTypes = frozenset()
 
 
 class Demotion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a candidate goes behind all others."""
 
-    failures: Annotated[int, msgspec.Meta(ge=0, le=16)] = 3
+    failures: Annotated[int, msgspec.Meta(ge=0, le=16, examples=[3])] = 3
     """Failures of the job's family on the candidate since its last success there; history counts up to 16. 0: never."""
     for_hours: Hours | None = None
     """It ends once the family has had no outcome there for so long; None: a success alone ends it."""
@@ -90,7 +100,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Confidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How sure a prediction must be."""
 
-    max_interval_ratio: Annotated[float, msgspec.Meta(gt=1, le=1e9)] | None = None
+    max_interval_ratio: Annotated[float, msgspec.Meta(gt=1, le=1e9, examples=[4.0])] | None = None
     """Upper end of the 80 % interval ÷ its lower end; None: any."""
 
 
@@ -98,7 +108,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of it. `Policy()` enables everything."""
 
     models: Models = Models()
-    costs: dict[Name, Cost] = {}
+    costs: Costs = {}
     """Cost per trainer-hour by hardware type; overrides the catalogue's."""
     candidates: Candidates = Candidates()
     demotion: Demotion = Demotion()
@@ -144,6 +154,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return recorded_at_us is None or not _older(recorded_at_us, now_us, self.demotion.for_hours)
 
 
+SECTIONS: Final = {
+    section.name: tuple(getattr(section.type, "__struct_fields__", ())) for section in msgspec.structs.fields(Policy)
+}
+"""The settings of every section; of `costs`, whose names are the operator's, none."""
+
+
 def _older(then_us: int, now_us: int, hours: float | None) -> bool:
     return hours is not None and now_us - then_us > hours * MICROSECONDS_PER_HOUR
 
@@ -155,55 +171,42 @@ def read_policy(path: Path) -> Policy:
         PolicyError: the file cannot be read or breaks a rule.
     """
     content, text = read_toml(path, "policy", PolicyError)
-    try:
-        _check_by_name(content.get("costs"), Cost, "costs")
-        models = content.get("models")
-        _check_by_name(models.get("shares") if isinstance(models, dict) else None, Share, "models.shares")
+    if (broken := first_broken(content, Policy)) is None:
         return msgspec.convert(content, Policy)
-    except msgspec.ValidationError as error:
-        raise PolicyError(_explain(path, str(error), text, content)) from None
+    line = line_of(text, broken.path)
+    raise PolicyError(f"policy {path}{'' if line is None else f', line {line}'}: {explained(broken, SECTIONS)}")
 
 
-def _check_by_name(values: object, rule: object, table: str) -> None:
-    """Check values one by one: of a table's values msgspec does not say which one breaks the rule."""
-    for name, value in values.items() if isinstance(values, dict) else ():
-        try:
-            msgspec.convert(value, type=rule)
-        except msgspec.ValidationError as error:
-            raise msgspec.ValidationError(f"{error} - at `$.{table}.{name}`") from None
+def unknown_names(policy: Policy, catalogue: Catalogue, model_types: Container[str] | None = None) -> list[str]:
+    """Warnings of names in `policy` that mean nothing where it is served, each with what may have been meant.
 
+    Pure. Takes microseconds where all names are known, and some milliseconds where they are not.
 
-def _explain(path: Path, problem: str, text: str, content: dict[str, object]) -> str:
-    """msgspec's message with the line, the offending value and the mend."""
-    rule, _, place = problem.partition(" - at `$")
-    rule = rule[:1].lower() + rule[1:]
-    where = place.rstrip("`").lstrip(".").replace("[...]", "")
-    if (unknown := re.search("unknown field `(.*)`", rule)) is not None:
-        parts = [*filter(None, where.split(".")), unknown[1]]
-        return f"policy {path}{_line(text, parts)}: {rule}{f' in [{where}]' if where else ''}; remove it"
-    value: object = content
-    parts = []
-    # A name of hardware may hold a point, so what is left at a table that has it is one key.
-    while where and isinstance(value, dict):
-        part = where if where in value else where.partition(".")[0]
-        where = where[len(part) :].lstrip(".")
-        value = value.get(part)
-        parts.append(part)
-    return f"policy {path}{_line(text, parts)}: {'.'.join(parts)} = {value!r:.200}: {rule}; correct it or leave it out"
+    Args:
+        policy: the one in force.
+        catalogue: hardware types that can be ranked, as of `Bundle.catalogue`.
+        model_types: that the model was trained on, as of `Bundle.model`; None: model types are not looked at.
 
-
-def _line(text: str, parts: list[str]) -> str:
-    """Where in `text` the key with this path is, to be put after the file's name.
-
-    Empty where it is written in a way that a look at each line does not find: an inline table, a dotted key.
+    >>> from leap_features.hardware import CATALOGUE
+    >>> unknown_names(Policy(costs={"H100-SMX-80": 3.9}), CATALOGUE)
+    ["policy: costs names 'H100-SMX-80', no hardware type of the catalogue; did you mean H100-SXM-80?"]
     """
-    *table, key = parts
-    now: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if (header := re.match(r"\s*\[+([^\[\]]+)\]+\s*(#.*)?$", line)) is not None:
-            now = [part.strip().strip("\"'") for part in header[1].split(".")]
-            if now == parts:
-                return f", line {number}"
-        elif now == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-            return f", line {number}"
-    return ""
+    named = (("costs", policy.costs), ("candidates.never", policy.candidates.never))
+    strange = [(place, name) for place, names in named for name in sorted(names) if catalogue.lookup(name) is None]
+    hardware_types = [name for row in catalogue.values() for name in (row.name, *row.aliases)] if strange else []
+    unknown = [
+        Unknown(f"policy: {place} names {name!r}, no hardware type of the catalogue", name, hardware_types)
+        for place, name in strange
+    ]
+    if model_types is not None:
+        trained_on = list(model_types) if isinstance(model_types, Iterable) else []
+        unknown += [
+            Unknown(f"policy: {place} names {name!r}, which the bundle's model was not trained on", name, trained_on)
+            for place, names in (
+                ("models.enabled", policy.models.enabled or ()),
+                ("models.shares", policy.models.shares),
+            )
+            for name in sorted(names)
+            if name not in model_types
+        ]
+    return unknown_warnings(unknown)

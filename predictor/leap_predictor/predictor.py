@@ -8,16 +8,22 @@ The ranking is a preference that the scheduler may follow. An empty one means: a
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+import numpy as np
+
 from leap_features.events import from_us
 from leap_features.family import FamilyError
+from leap_predictor import doubts
+from leap_predictor.admission import AT_ONCE, Admission, NotAdmitted
 from leap_predictor.bundle import Bundle, current_id, load, specifications_of
 from leap_predictor.candidate_columns import candidate_columns
 from leap_predictor.counters import Counters
@@ -39,12 +45,22 @@ DEADLINE_S: Final = 0.05
 RELOAD_EVERY_S: Final = 2.0
 """How often files are looked at for a newer bundle or policy."""
 
+_WAITING_SHARE: Final = 0.5
+"""How much of the deadline a call waits for its turn, where other calls of this process are being answered."""
 _COMPUTING_SHARE: Final = 0.2
 _COMPUTING_S: Final = 0.01
 """How much of the deadline is kept back for the prediction, which takes some milliseconds: a fifth, at most this,"""
 _PER_CANDIDATE_S: Final = 0.0001
 _CANDIDATES_SHARE: Final = 0.3
 """and so much for each candidate, at most three tenths."""
+
+BUSY: Final = (
+    f"{AT_ONCE} calls of this process are answered at a time, and there was no turn in time: ask for fewer jobs at "
+    "once, or allow a longer deadline_s"
+)
+"""What is said where other calls took the time."""
+
+_FAILED: Final = Explanation(reason=Reason.INTERNAL_ERROR, message="there was no memory or no stack left")
 
 _log = logging.getLogger(__name__)
 
@@ -76,13 +92,14 @@ class Predictor:
         reload_every_s: float = RELOAD_EVERY_S,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        if not 0 < deadline_s <= 60:
+        if isinstance(deadline_s, bool) or not isinstance(deadline_s, int | float) or not 0 < deadline_s <= 60:
             raise ValueError(f"deadline_s must be above 0 and at most 60 seconds, got {deadline_s!r}")
         self._bundle = bundle
         self._policy = policy
         self._history = history
         self._decisions = decisions
         self._counters = Counters()
+        self._admission = Admission()
         self._project = project
         self.deadline_s = deadline_s
         self._now_us = now_us
@@ -119,6 +136,8 @@ class Predictor:
         Raises:
             ValueError: `store` is no URL, or `deadline_s` is out of range: nothing that time could heal.
         """
+        if not isinstance(store, str) and not hasattr(store, "read"):
+            raise ValueError(f"store must be a URL or a source of history, got {store!r}: is LEAP_REDIS_URL set?")
         bundles = Path(bundle_dir)
         served = Reloading(lambda: current_id(bundles), lambda bundle_id: load(bundles, bundle_id))
         predictor = cls(
@@ -155,28 +174,36 @@ class Predictor:
         >>> predictor = Predictor.open("/srv/no-bundle-yet", "redis://localhost:1/0")
         >>> predictor.rank(Job("train-bert-7", "bert", trainer_count=8), ["A100-SXM-80", "H100-SXM-80"])
         []
-        >>> predictor.explain({}, []).message
+        >>> predictor.explain(Job("train-bert-7", "bert", trainer_count=8), ["A100-SXM-80"]).message
         '/srv/no-bundle-yet holds no published bundle: run `leap train`'
         >>> predictor.counters()["empty"]
         {'bundle_unreadable': 1}
         >>> predictor.close()
         """
-        began = time.monotonic()
-        answer = self.answer(job, candidates, began + self.deadline_s, detailed=False)
-        self.note(answer, (time.monotonic() - began) * 1e3)
-        return list(answer.choices)
+        try:
+            began = time.monotonic()
+            answer = self.answer(job, candidates, began + self.deadline_s, detailed=False)
+            self.note(answer, (time.monotonic() - began) * 1e3)
+            return list(answer.choices)
+        except Exception:  # where memory or stack end, even what is made of a failure may fail
+            return []
 
     def explain(self, job: Job | Mapping[str, object], candidates: Iterable[str]) -> Explanation:
         """What `rank` answers, with features, history and predictions of every candidate, or why it answers [].
 
         It is neither counted nor logged as a decision.
         """
-        return self.answer(job, candidates, time.monotonic() + self.deadline_s, detailed=True)
+        try:
+            return self.answer(job, candidates, time.monotonic() + self.deadline_s, detailed=True)
+        except Exception:  # as in `rank`
+            return _FAILED
 
     def answer(
         self, job: Job | Mapping[str, object], candidates: Iterable[str], deadline: float, *, detailed: bool
     ) -> Explanation:
-        """What `rank` and `explain` answer, for those who call in ways of their own; never raises.
+        """What `rank` and `explain` answer, for those who call in ways of their own.
+
+        It raises nothing, unless memory or stack are at their end.
 
         Args:
             job: as of `rank`.
@@ -186,15 +213,37 @@ class Predictor:
         """
         found = Findings()
         try:
-            choices = self._choices(job, candidates, deadline, found, detailed)
+            asked, names = self._asked(job, candidates, deadline, found)
+            last_turn = self.last_turn(deadline)
+            self._check_time(last_turn, "taking in the question")
+            # The launcher may have asked numpy to raise; here an underflow is nothing.
+            with self._admission.admitted(last_turn), np.errstate(all="ignore"):
+                choices = self._choices(asked, names, deadline, found, detailed)
+        except NotAdmitted:
+            return found.explanation((), Reason.BUSY, BUSY)
         except NoAnswer as end:
             return found.explanation((), end.reason, str(end))
         except Exception as error:  # the launcher must go on, whatever went wrong here
-            _log.exception("ranking failed")
+            _say("ranking failed")
             # Unlike str(), it holds for an error that cannot be printed.
             said = traceback.format_exception_only(error)[-1].strip()
             return found.explanation((), Reason.INTERNAL_ERROR, said)
         return found.explanation(choices)
+
+    def last_turn(self, deadline: float) -> float:
+        """Until when a call with this `deadline` waits for its turn, as `time.monotonic` counts."""
+        return deadline - self.deadline_s * (1 - _WAITING_SHARE)
+
+    def unanswered(
+        self, job: Job | Mapping[str, object], candidates: Iterable[str], reason: Reason, message: str
+    ) -> Explanation:
+        """The answer [] for a reason outside of this predictor, for callers with ways of their own; never raises."""
+        found = Findings()
+        # The caller has no time left for an iterable or a mapping that takes its time.
+        if isinstance(job, Job | dict) and isinstance(candidates, list | tuple):
+            with contextlib.suppress(Exception):
+                self._asked(job, candidates, math.inf, found)
+        return found.explanation((), reason, message)
 
     def note(self, answer: Explanation, took_ms: float) -> None:
         """Count and log an answer that was given after `took_ms` milliseconds; never raises.
@@ -206,7 +255,7 @@ class Predictor:
             if self._decisions is not None and answer.job is not None:
                 self._decisions.record(decision_of(answer.job, answer, from_us(self._now_us()), took_ms))
         except Exception:
-            _log.exception("a decision cannot be noted")
+            _say("a decision cannot be noted")
 
     def counters(self) -> dict[str, object]:
         """What this process's predictor has done so far, as plain numbers by name.
@@ -238,26 +287,42 @@ class Predictor:
     ) -> None:
         self.close()
 
-    def _choices(
-        self,
-        asked_job: Job | Mapping[str, object],
-        asked_candidates: Iterable[str],
-        deadline: float,
-        found: Findings,
-        detailed: bool,
-    ) -> tuple[Choice, ...]:
+    def _asked(
+        self, job: Job | Mapping[str, object], candidates: Iterable[str], deadline: float, found: Findings
+    ) -> tuple[Job, dict[str, str | None]]:
+        """The job, and per candidate's name why it is none; `found` has both, whatever comes next."""
         if self._closed:
             raise NoAnswer(Reason.CLOSED, "the predictor is closed")
+        try:
+            asked, names = checked_job(job), checked_candidates(self._in_time(candidates, deadline))
+        except InvalidJob as error:
+            raise NoAnswer(Reason.JOB_INVALID, str(error)) from error
+        found.job, found.names = asked, tuple(names)
+        found.drop({name: why for name, why in names.items() if why is not None})
+        return asked, names
+
+    def _in_time(self, candidates: Iterable[str], deadline: float) -> Iterable[str]:
+        """The same, as long as there is time: an iterator may take as long as it likes for the next one."""
+        if isinstance(candidates, list | tuple | str | bytes) or not isinstance(candidates, Iterable):
+            return candidates
+        return self._checked_each_time(candidates, deadline)
+
+    def _checked_each_time(self, candidates: Iterable[str], deadline: float) -> Iterator[str]:
+        for candidate in candidates:
+            self._check_time(deadline, "taking in the question")
+            yield candidate
+
+    def _choices(
+        self, job: Job, names: Mapping[str, str | None], deadline: float, found: Findings, detailed: bool
+    ) -> tuple[Choice, ...]:
         self._reloader.ensure_running()
         bundle, policy = self._served(found)
+        found.warnings += doubts.of_policy(policy, bundle) if detailed else []
         try:
-            job, names = checked_job(asked_job), checked_candidates(asked_candidates)
-            found.job, found.names = job, tuple(names)
             check_config(job.config, bundle.model.features, bundle.model.categories)
             found.job_family = bundle.family_of(job.model_type, job.job_name, job.job_family)
         except (InvalidJob, FamilyError) as error:
             raise NoAnswer(Reason.JOB_INVALID, str(error)) from error
-        found.drop({name: why for name, why in names.items() if why is not None})
         if not names:
             raise NoAnswer(Reason.NO_CANDIDATES, "the list of candidates is empty")
         if not policy.enables(job.model_type):
@@ -289,15 +354,11 @@ class Predictor:
         choices, dropped = order(candidates, job.trainer_count, estimate, rows, policy, now_us)
         if detailed:
             found.reports |= reports(candidates, choices, columns, estimate, rows, bundle)
+            found.warnings += doubts.of_answer(job, choices, dict(zip(types, rows, strict=True)), bundle)
         found.drop(dropped)
         if not choices:
             raise found.all_dropped()
         self._check_time(deadline, "predicting")
-        if job.model_type not in bundle.model.model_types and not any(c.level for c in choices):
-            found.warnings.append(
-                f"the model type {job.model_type!r} was not in the training data and has no history: its throughput is "
-                "guessed from other model types"
-            )
         if policy.controls(job.model_type, job.job_name):
             found.withheld = choices
             raise NoAnswer(Reason.CONTROL_GROUP, "the policy keeps this job without a ranking, to measure by")
@@ -313,7 +374,8 @@ class Predictor:
     def _check_time(self, until: float, doing: str) -> None:
         if time.monotonic() > until:
             raise NoAnswer(
-                Reason.DEADLINE_PASSED, f"the deadline of {self.deadline_s * 1e3:.0f} ms passed while {doing}"
+                Reason.DEADLINE_PASSED,
+                f"too much of the deadline of {self.deadline_s * 1e3:.0f} ms had passed after {doing}",
             )
 
     def _served(self, found: Findings) -> tuple[Bundle, Policy]:
@@ -335,6 +397,11 @@ class Predictor:
                 f"this predictor reads the history of {self._project!r}: open it with the bundle's project",
             )
         return bundle.value, policy.value
+
+
+def _say(what: str) -> None:
+    with contextlib.suppress(Exception):  # a filter or handler of the launcher's may raise
+        _log.exception(what)
 
 
 def _reloading_policy(path: Path | None) -> Reloading[Policy]:

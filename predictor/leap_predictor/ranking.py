@@ -41,8 +41,15 @@ def eligible(
 ) -> tuple[tuple[Eligible, ...], dict[str, str]]:
     """Those of `candidates` that can be judged, in order, and for the others why not.
 
-    A policy may name a hardware type by any name that the catalogue knows it by.
+    A policy may name a hardware type by any name that the catalogue knows it by. A type that is asked about by several
+    names stands once, by the catalogue's own if that is among them: its failures under one name must not be passed by
+    under another.
     """
+    by_one_name: dict[str, str] = {}
+    for candidate in candidates:
+        name = _one_name(candidate, catalogue)
+        if candidate == name or name not in by_one_name:
+            by_one_name[name] = candidate
     never = {_one_name(name, catalogue) for name in policy.candidates.never}
     costs = {_one_name(name, catalogue): cost for name, cost in policy.costs.items()}
     good: list[Eligible] = []
@@ -50,7 +57,9 @@ def eligible(
     for candidate in candidates:
         name = _one_name(candidate, catalogue)
         hardware = catalogue.lookup(candidate)
-        if name in never:
+        if by_one_name[name] != candidate:
+            dropped[candidate] = f"another name of {by_one_name[name]}: ask about each hardware type once"
+        elif name in never:
             dropped[candidate] = "the policy says never"
         elif hardware is None:
             dropped[candidate] = "unknown hardware: the bundle's catalogue has no specification of it"

@@ -48,7 +48,7 @@ def up_command(env_file: Path | None, redis_port: int | None) -> None:
 
     try:
         run_until_stopped(settings_from_env(), env_file=env_file, redis_port=redis_port, show=click.echo)
-    except EmbeddedServiceError as error:
+    except (EmbeddedServiceError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 

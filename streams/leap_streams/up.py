@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from leap_features.durable import publish
 from leap_features.settings import Settings
 from leap_streams.embedded import EmbeddedBroker, EmbeddedRedis, EmbeddedServiceError
 
@@ -33,6 +34,7 @@ def run_until_stopped(
 
     Raises:
         EmbeddedServiceError: one of them could not be started, or Redis ended by itself.
+        OSError: the shell file cannot be written.
     """
     topics = (settings.topic, settings.dead_letter_topic)
     with (
@@ -73,13 +75,11 @@ def written_while_running(path: Path | None, text: str) -> Iterator[None]:
         yield
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    written = publish(path.parent, path.name, f"{text}\n".encode(), replace=True)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -17,6 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from launcher_program import PATIENT_S, run
 from leap_predictor import Job, Predictor
 from leap_predictor.predictor import DEADLINE_S
 from services import RedisServer
@@ -26,8 +25,6 @@ from stored_history import Subject, store_runs
 
 HARDWARE = "H100-SXM-80"
 FAMILIES = 32
-PATIENT_S = 60.0
-"""A deadline that no machine misses, and how long a process may take to end."""
 
 
 def job(number: int) -> Job:
@@ -155,33 +152,6 @@ def test_thirty_two_threads_get_their_own_answers_while_bundle_and_policy_are_re
     assert len(costs) > 1
 
 
-PROGRAM = """
-import sys
-from leap_predictor import Job, Predictor
-
-job = Job("run-7", "bert", trainer_count=8, batch_size=32, job_family="family-0")
-predictor = Predictor.open(sys.argv[1], sys.argv[2], project=sys.argv[3], deadline_s=float(sys.argv[4]))
-
-def rank():
-    return predictor.rank(job, ["H100-SXM-80"])
-"""
-"""What every program of these tests begins with."""
-
-
-def run(program: str, bundles: Path, url: str, project: str, deadline_s: float = PATIENT_S, *, before: str = "") -> str:
-    """What a program prints; it must end by itself, with status 0, and complain about nothing."""
-    done = subprocess.run(
-        [sys.executable, "-c", before + PROGRAM + program, str(bundles), url, project, str(deadline_s)],
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=PATIENT_S * 2,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
-
-
 ENDINGS = {
     "nothing is closed": "print(len(rank()))",
     "a thread is in the middle of it": """
@@ -239,7 +209,6 @@ while not rank():
     pass
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.003)
-# Those in the midst of a ranking find its connection taken: then the store is left alone, and rankings are short.
 end = time.monotonic() + 60
 while len(answers) < 30 and time.monotonic() < end:
     rank()
@@ -251,7 +220,7 @@ print(len(answers))
 def test_signal_handler_that_ranks_in_the_middle_of_a_ranking_does_not_hang(
     redis_server: RedisServer, store: redis.Redis, bundles: Path, project: str
 ) -> None:
-    assert run(INTERRUPTED, bundles, redis_server.url, project, 0.02) == "30"
+    assert int(run(INTERRUPTED, bundles, redis_server.url, project, 0.02)) >= 30
 
 
 DESCRIPTORS = """
@@ -329,23 +298,16 @@ def test_one_cpu_sees_no_storm_of_threads(
     assert int(run(ONE_CPU, bundles, redis_server.url, project, before=before)) <= 1 + 3
 
 
-NEW_MODULES = """
-import threading, time
-while any(thread.name == "leap-connect" for thread in threading.enumerate()):
-    time.sleep(0.001)
-before = set(sys.modules)
-assert rank()
-print(sorted(set(sys.modules) - before))
-"""
-
-
 @pytest.mark.parametrize("publish", [publish_small_bundle, publish_small_cascade])
 def test_first_ranking_imports_nothing_more(
     publish: Callable[..., str], redis_server: RedisServer, store: redis.Redis, bundles: Path, project: str
 ) -> None:
-    # dmlc/xgboost#7734: the first call after load was slower than the second.
+    # dmlc/xgboost#7734: the first call after load was slower than the second. And a child that is forked while a thread
+    # imports can never import that module.
     publish(bundles, project=project)
-    assert run(NEW_MODULES, bundles, redis_server.url, project) == "[]"
+    before = "import sys, leap_predictor\nat_first = set(sys.modules)\n"
+    program = "assert rank()\nprint(sorted(set(sys.modules) - at_first))"
+    assert run(program, bundles, redis_server.url, project, before=before) == "[]"
 
 
 def test_first_ranking_of_a_fresh_process_is_within_the_default_deadline(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 import msgspec
 
+from leap_features.durable import usable_directory
 from leap_features.events import from_us, to_us
 from leap_features.family import load_rules
 from leap_features.hardware import CATALOGUE
@@ -52,13 +53,15 @@ def train_command(
             f"--config-key is for the model layered, {name} takes every key of the configuration that can be a "
             "feature: leave it out"
         )
-    from leap_training.holdout import held_out, metrics, table  # noqa: PLC0415  # `--help` needs no pandas
+    from leap_training.holdout import held_out, metrics, table, warnings  # noqa: PLC0415  # `--help` needs no pandas
     from leap_training.publish import ServedDiffers, publish_model  # noqa: PLC0415
     from leap_training.training_set import read_training_set  # noqa: PLC0415
 
     try:
         settings = Settings.from_env()
         rules = load_rules(settings.family_rules)
+        directory = bundles or Path(settings.bundles)
+        usable_directory(directory)
         read = read_training_set(dataset)
         rows = read.rows if before is None else read.rows.where(read.rows.recorded_at_us < to_us(before))
         click.echo(f"fitting {len(rows):,} attempts", err=True)
@@ -69,7 +72,7 @@ def train_command(
         bundle_id = publish_model(
             fitted,
             rows,
-            bundles or Path(settings.bundles),
+            directory,
             catalogue=CATALOGUE,
             project=settings.project,
             family_rule=rules.version,
@@ -81,6 +84,8 @@ def train_command(
         )
     except (ValueError, ServedDiffers, BundleError, OSError) as error:
         raise click.ClickException(str(error)) from error
+    for line in () if evaluation is None else warnings(evaluation):
+        click.echo(f"warning: {line}", err=True)
     if as_json:
         click.echo(msgspec.json.encode({"bundle_id": bundle_id, "rows": len(rows), "metrics": figures}).decode())
         return
@@ -96,7 +101,7 @@ def train_command(
         click.echo("the same fit without the latest fifth, scored on it:")
         for line in table(evaluation):
             click.echo(line)
-    click.echo(f"published {bundle_id} in {bundles or settings.bundles}")
+    click.echo(f"published {bundle_id} in {directory}")
 
 
 def _fit_of(name: ModelName, config_keys: tuple[str, ...]) -> Callable[[TrainingSet, bool], Publishable]:

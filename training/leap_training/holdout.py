@@ -57,6 +57,17 @@ def metrics(found: HeldOut) -> dict[str, float]:
     }
 
 
+def warnings(found: HeldOut) -> Iterator[str]:
+    """Where the model is behind the back-off, which needs no model."""
+    for of, methods in found.items():
+        model, plain = methods["model"].within20, methods["backoff_last"].within20
+        if model is not None and plain is not None and model < plain:
+            yield (
+                f"{SLICES[of]}: the model has {_percent(model)} within ±20 %, back-off's last value {_percent(plain)}. "
+                "It is published all the same: `leap nightly` publishes only what holds up, and can go back"
+            )
+
+
 def table(found: HeldOut) -> Iterator[str]:
     """`found` as lines of text."""
     yield f"{'':48}{'rows':>8}{'±10 %':>9}{'±20 %':>9}{'median error':>14}{'unanswered':>12}"

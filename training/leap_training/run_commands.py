@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from leap_features import family
+from leap_features.durable import replaceable
 from leap_features.explained import explained
 from leap_features.family_file import RulesError
 from leap_features.instant import Instant
@@ -121,9 +122,8 @@ def dataset_command(out: Path, start: datetime | None, end: datetime | None) -> 
     from leap_features.history_build import HistoryError  # noqa: PLC0415
     from leap_training.dataset import DatasetError, write_dataset  # noqa: PLC0415
 
-    if not out.parent.is_dir():
-        raise click.ClickException(f"{out.parent} is no directory: make it first, or write elsewhere with --out")
     with explained(*_MENDABLE, ArchiveError, FeatureRepoError, HistoryError, DatasetError):
+        replaceable(out)
         settings = Settings.from_env()
         rules = family.load_rules(settings.family_rules)
         made = write_dataset(

@@ -266,7 +266,7 @@ class _Writer:
         self.sink: Sink | None = None
         self._make_sink = make_sink
         self._until: float | None = None
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # a signal handler may rank in the midst of it
         self._thread: threading.Thread | None = None
 
     @property
@@ -280,22 +280,26 @@ class _Writer:
             self.queue.put(None)
 
     def join(self, within_s: float) -> None:
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(within_s)
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join(within_s)
 
     def ensure_running(self) -> None:
-        """Start the thread if this process has none; without waiting for a thread that is doing just that."""
-        if self._thread is not None or not self._starting.acquire(blocking=False):
+        """Start the thread if this process has none."""
+        if self._thread is not None:
             return
-        try:
+        with self._starting:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="leap-decisions", daemon=True)
-                thread.start()
-                self._thread = thread
-        except RuntimeError:  # no more threads are allowed: the next record tries again, and the queue is bounded
-            pass
-        finally:
-            self._starting.release()
+                self._thread = threading.Thread(target=self._run, name="leap-decisions", daemon=True)
+                started = False
+                try:
+                    self._thread.start()
+                    started = True
+                except RuntimeError:  # no more threads are allowed: the next record tries again, the queue is bounded
+                    pass
+                finally:
+                    if not started:
+                        self._thread = None
 
     def _run(self) -> None:
         while True:

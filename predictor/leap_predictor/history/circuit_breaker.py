@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
@@ -32,7 +33,8 @@ class BreakerState(NamedTuple):
 class CircuitBreaker:
     """Closed: everyone may call. Open: nobody, until the pause is over. Then one call tries; the others wait for it.
 
-    Each failed trial doubles the pause, up to `LONGEST_PAUSE_S`; a success closes the circuit. Safe across threads.
+    Each failed trial doubles the pause, up to `LONGEST_PAUSE_S`; a success closes the circuit. A trial of which nothing
+    was heard for that long is none: its caller was interrupted. Safe across threads.
 
     Args:
         clock: monotonic seconds.
@@ -45,7 +47,7 @@ class CircuitBreaker:
         self._failures = 0
         self._pause_s = 0.0
         self._open_until = 0.0
-        self._trying = False
+        self._trial_until = -math.inf
         self._last_error = ""
 
     def allow(self) -> str | None:
@@ -53,9 +55,10 @@ class CircuitBreaker:
         with self._lock:
             if self._failures < FAILURES:
                 return None
-            left = self._open_until - self._clock()
-            if left <= 0 and not self._trying:
-                self._trying = True
+            now = self._clock()
+            left = self._open_until - now
+            if left <= 0 and now >= self._trial_until:
+                self._trial_until = now + LONGEST_PAUSE_S
                 return None
             return f"not asked for another {max(left, 0.0):.1f} s after {self._failures} failures: {self._last_error}"
 
@@ -73,7 +76,7 @@ class CircuitBreaker:
             self.failed(str(error))
             raise
         except BaseException:
-            self.failed("a read was interrupted")
+            self.interrupted()
             raise
         self.succeeded()
         return result
@@ -94,15 +97,21 @@ class CircuitBreaker:
         with self._lock:
             self._failures = 0
             self._pause_s = 0.0
-            self._trying = False
+            self._trial_until = -math.inf
+
+    def interrupted(self) -> None:
+        """Report that a call ended without telling anything of the store."""
+        with self._lock:
+            self._trial_until = -math.inf
 
     def failed(self, error: str) -> None:
         """Report that a call failed, and why."""
         with self._lock:
             self._failures += 1
             self._last_error = error
-            if self._failures < FAILURES or (self._open_until > self._clock() and not self._trying):
+            now = self._clock()
+            if self._failures < FAILURES or (self._open_until > now >= self._trial_until):
                 return  # a straggler that was let through before the circuit opened must not prolong the pause
-            self._trying = False
+            self._trial_until = -math.inf
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S) if self._pause_s else FIRST_PAUSE_S
-            self._open_until = self._clock() + self._pause_s
+            self._open_until = now + self._pause_s

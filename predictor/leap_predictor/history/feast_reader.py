@@ -9,6 +9,8 @@ Feast's calls have no deadline, and importing it takes seconds. So one worker th
 it; callers wait no longer than they want to, and then abandon what they asked. While that thread is stuck in a call no
 other is started: those who ask meanwhile run out of time too, and then the circuit breaker turns them away at once.
 
+A fork waits until no store is being opened, so right after `Predictor.open` it takes as long as importing Feast does.
+
 Which schema and family rule the rows are of, the store must say, or nobody is served. LEAP's own Redis says it in its
 meta hash. For another store, whoever fills it says so in tags of the Feast project (`write_meta_tags`), which the
 registry carries. `feast apply` removes them again, so that rows of unknown meaning are not served.
@@ -17,11 +19,12 @@ registry carries. `feast apply` removes them again, so that rows of unknown mean
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from leap_features.layout import Value
@@ -194,6 +197,62 @@ def _value(view: View, feature: ViewFeature, stored: Any) -> Value:
     return value
 
 
+class Openings:
+    """The stores that threads are opening, for which a fork waits.
+
+    A child would inherit modules that are half imported, and the import locks of threads that it does not have, and
+    could never import them.
+
+    Args:
+        longest_wait_s: how long after its beginning an opening is not waited for any more; seconds.
+    """
+
+    def __init__(self, longest_wait_s: float = 30.0) -> None:
+        self._longest_wait_s = longest_wait_s
+        self.lock = threading.RLock()
+        """Held from `before_fork` on: whoever calls that releases it after the fork."""
+        self._ended = threading.Condition(self.lock)
+        self._began: dict[int, float] = {}
+        """By thread; monotonic seconds."""
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[None]:
+        """For as long as this thread opens a store."""
+        thread = threading.get_ident()
+        with self.lock:
+            self._began[thread] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._began.pop(thread, None)
+                self._ended.notify_all()
+
+    def before_fork(self) -> None:
+        """Wait until no other thread opens a store, and let none begin."""
+        self.lock.acquire()
+        while (left := self._left_s()) > 0:
+            self._ended.wait(left)
+
+    def after_fork_in_child(self) -> None:
+        """Forget the threads that the child does not have."""
+        self._began.clear()
+
+    def _left_s(self) -> float:
+        others = [began for thread, began in self._began.items() if thread != threading.get_ident()]
+        return max(others) + self._longest_wait_s - time.monotonic() if others else 0.0
+
+
+_OPENINGS: Final = Openings()
+# The lock's own method releases it, before which no exception of a signal handler can come. What is registered last is
+# called first: this waits before `logging` and `concurrent.futures`, which redis has imported, take locks for the fork
+# that an opening may need.
+os.register_at_fork(
+    before=_OPENINGS.before_fork, after_in_parent=_OPENINGS.lock.release, after_in_child=_OPENINGS.lock.release
+)
+remake_in_children(_OPENINGS)
+
+
 class _Question:
     """One read on its way; one without views only opens the store."""
 
@@ -217,12 +276,13 @@ class _Worker:
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._opened: tuple[FeatureStore, MetaSource] | None = None
+        self._imported = False
 
     def submit(self, question: _Question) -> None:
         with self._lock:
             if self._stopped:
                 raise StoreError("the reader is closed")
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 thread = threading.Thread(target=self._serve, name="leap-feast", daemon=True)
                 try:
                     thread.start()
@@ -264,12 +324,20 @@ class _Worker:
                         f"reading through Feast needs the package {error.name!r}, which is not installed: pip install "
                         "'leap-throughput[training]'"
                     )
-                except Exception as error:  # the thread must live on; an online store of Feast's raises anything
+                except BaseException as error:  # an online store of Feast's raises anything, a panic of Rust's included
                     self._opened = None
                     question.error = StoreError(f"Feast cannot read the store: {type(error).__name__}: {error}")
             question.done.set()
 
     def _answer(self, question: _Question) -> Reading:
+        if self._imported:
+            return self._read(question)
+        with _OPENINGS.one():
+            reading = self._read(question)
+        self._imported = any(reading.rows)  # the first ones make Feast import more
+        return reading
+
+    def _read(self, question: _Question) -> Reading:
         if self._opened is None:
             store = self._open_store()
             self._opened = (store, self._meta_of(store))

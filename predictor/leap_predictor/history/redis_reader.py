@@ -1,6 +1,6 @@
 """Reads history from the online store within the caller's deadline, and leaves a store alone that keeps failing.
 
-After a fork the child has no right to use the parent's connection; it makes its own.
+After a fork the child has no right to use the parent's connections; it makes its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from leap_predictor.errors import StoreError
 from leap_predictor.forking import remake_in_children
 from leap_predictor.history.circuit_breaker import BreakerState, CircuitBreaker
 from leap_predictor.history.request import HistoryRequest, Reading
-from leap_predictor.history.store_connection import StoreConnection
+from leap_predictor.history.store_connections import StoreConnections
 from leap_predictor.manifest import View
 
 CONNECT_TIMEOUT_S: Final = 2.0
@@ -57,20 +57,20 @@ class HistoryReader:
 
     def _start_over(self) -> None:
         self._breaker = CircuitBreaker(self._clock)
-        self._connection = StoreConnection(self._new_connection)
-        self._finalizer = weakref.finalize(self, self._connection.stop)
+        self._connections = StoreConnections(self._new_connection)
+        self._finalizer = weakref.finalize(self, self._connections.stop)
 
     def after_fork_in_child(self) -> None:
-        """Forget the parent's connection and locks, which another thread of the parent may have held."""
+        """Forget the parent's connections and locks, which another thread of the parent may have held."""
         self._finalizer.detach()
-        self._connection.forget()
+        self._connections.forget()
         self._start_over()
 
     def warm_up(self) -> None:
         """Begin to connect, without waiting, so that the first read finds a connection."""
         if not self._closed:
             with contextlib.suppress(StoreError):  # the first read says so, if it still is so
-                self._connection.begin()
+                self._connections.begin()
 
     def read(self, views: Sequence[View], subjects: Sequence[Subject], *, within_s: float) -> Reading:
         """The history of `subjects` in `views`, and the store's meta.
@@ -85,7 +85,7 @@ class HistoryReader:
         until = time.monotonic() + within_s
         asked = HistoryRequest(self._project, views, subjects)
         replies = self._breaker.guard(
-            lambda: self._connection.exchange(asked.packed, len(asked.commands), until - time.monotonic())
+            lambda: self._connections.exchange(asked.packed, len(asked.commands), until - time.monotonic())
         )
         return asked.decode(replies)
 
@@ -95,6 +95,6 @@ class HistoryReader:
         return self._breaker.state
 
     def close(self) -> None:
-        """End the connection. Later reads raise `StoreError`."""
+        """End the connections. Later reads raise `StoreError`."""
         self._closed = True
         self._finalizer()

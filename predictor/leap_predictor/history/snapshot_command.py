@@ -28,6 +28,7 @@ def snapshot_command(out: Path, project: str | None, as_json: bool) -> None:
     import redis  # noqa: PLC0415  # `leap snapshot --help` needs no Redis
 
     from leap_features import redis_address  # noqa: PLC0415
+    from leap_features.durable import NotReplaceable  # noqa: PLC0415
     from leap_predictor.errors import StoreError  # noqa: PLC0415
     from leap_predictor.history.snapshot_rows import OnlineRows  # noqa: PLC0415
     from leap_predictor.history.snapshot_writer import write_snapshot  # noqa: PLC0415
@@ -42,8 +43,13 @@ def snapshot_command(out: Path, project: str | None, as_json: bool) -> None:
             made = write_snapshot(out, rows, views=history_views(), project=project, meta=rows.meta, as_of=as_of)
     except redis.RedisError as error:
         raise click.ClickException(f"Redis at {redis_address.redact_url(settings.redis_url)}: {error}") from None
-    except (SettingsError, StoreError, OSError) as error:
+    except (SettingsError, StoreError, NotReplaceable) as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(
+            f"{out} cannot be written ({error.strerror or error}): mend that, or write it elsewhere. "
+            "While it is made, its directory must take new files, and room for twice its size"
+        ) from None
     size = out.stat().st_size
     if as_json:
         said = {"path": str(out), "bytes": size, "rows": made.rows, "as_of": made.as_of, "generation": made.generation}

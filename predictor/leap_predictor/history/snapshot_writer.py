@@ -24,7 +24,7 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
-from leap_features.durable import LEFTOVER_AFTER_S, sync, temporary_path
+from leap_features.durable import LEFTOVER_AFTER_S, replaceable, sync, temporary_path
 from leap_features.layout import Value
 from leap_predictor.bundle import library_version
 from leap_predictor.history.request import MetaReading
@@ -89,7 +89,7 @@ def write_snapshot(
     meta: MetaReading,
     as_of: datetime,
 ) -> Footer:
-    """Write `rows` to `path`, replacing what is there in one step.
+    """Write `rows` to `path`, or where its links lead, replacing the file that is there in one step.
 
     Args:
         rows: in any order; of rows of one key the last one stays.
@@ -98,9 +98,10 @@ def write_snapshot(
         as_of: what the store had taken in by then is in `rows`.
 
     Raises:
+        NotReplaceable: something else than a regular file is there, or no directory.
         OSError: it cannot be written; what was there is as it was.
     """
-    path = path.absolute()
+    path = replaceable(path)
     _remove_leftovers(path)
     hidden = temporary_path(path.parent, path.name)
     try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leap_predictor.explanation import Choice
 from leap_predictor.schedulers.labels import Labels
-from leap_predictor.schedulers.preference import Preference, named
+from leap_predictor.schedulers.preference import Preference, named, never_raising, no_object
 
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -24,6 +24,7 @@ _DEMOTED_WEIGHT: Final = 1
 _AFFINITIES: Final = frozenset({"nodeAffinity", "podAffinity", "podAntiAffinity"})
 
 
+@never_raising
 def kubernetes_job(
     job: dict[str, Any], choices: Sequence[Choice], labels: Labels | None = None
 ) -> Preference[dict[str, Any]]:
@@ -44,9 +45,11 @@ def kubernetes_job(
     >>> terms[1]["weight"], terms[1]["preference"]
     (50, {'matchExpressions': [{'key': 'nvidia.com/gpu.product', 'operator': 'In', 'values': ['NVIDIA-L4']}]})
     """
-    placed = copy.deepcopy(job)
+    placed: Any = copy.deepcopy(job)
     if not choices:
         return Preference(placed)
+    if not isinstance(placed, dict):
+        return Preference(placed, (no_object(placed, "the manifest"),))
     terms, warnings = _terms(choices, labels or Labels())
     if not terms:
         return Preference(placed, tuple(warnings))

@@ -15,7 +15,8 @@ A TOML file, every part of which may be left out:
     [skypilot.accelerators]                    # one name, or a list: all of them are this hardware type
     "H100-SXM-80" = ["H100", "H100-SXM"]
 
-A hardware type may stand under any name that the built-in catalogue knows it by. An empty list means: none.
+A hardware type may stand under any name that the built-in catalogue knows it by, and under several only where they say
+the same. An empty list means: none.
 
 Without a file, node labels are those that NVIDIA's GPU feature discovery writes (the product's name, `-` for spaces),
 and accelerators have the names of SkyPilot's catalogue. Slurm's features are each site's own, so there is no default.
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from leap_features.hardware import canonical, lookup
-from leap_predictor.toml_file import read_toml
+from leap_predictor.toml_file import line_of, read_toml
 
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 
@@ -79,7 +80,16 @@ Entry = TypeVar("Entry")
 
 
 class InvalidLabels(ValueError):
-    """Labels that break a rule; the message names the place, the value, the rule and the mend."""
+    """Labels that break a rule; the message names the place, the value, the rule and the mend.
+
+    Args:
+        message: what is wrong.
+        places: tables and keys that it is about, as paths such as `slurm.features.H100` in parts.
+    """
+
+    def __init__(self, message: str, *places: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.places = places
 
 
 class NodeLabel(NamedTuple):
@@ -108,22 +118,29 @@ class Labels:
     """SkyPilot's names by hardware type."""
 
     def __post_init__(self) -> None:
-        _check_key(self.node_label, "[kubernetes] label")
+        _check_key(self.node_label, ("kubernetes", "label"))
         for hardware_type, values in self.node_values.items():
-            _check_node_values(values, self.node_label, f"[kubernetes.values] {hardware_type!r}")
+            _check_node_values(values, self.node_label, ("kubernetes", "values", hardware_type))
         for hardware_type, feature in self.features.items():
             if not _FEATURE.fullmatch(feature):
+                place = ("slurm", "features", hardware_type)
                 raise InvalidLabels(
-                    f"[slurm.features] {hardware_type!r} = {feature!r}: must be one feature's name, of letters, digits "
-                    "and _ . : / + = @ % - (a comma, blank or operator would make it an expression); name one feature"
+                    f"{_shown(place)} = {feature!r}: must be one feature's name, of letters, digits "
+                    "and _ . : / + = @ % - (a comma, blank or operator would make it an expression); name one feature",
+                    place,
                 )
         for hardware_type, names in self.accelerators.items():
+            place = ("skypilot", "accelerators", hardware_type)
             for name in names:
                 if not _ACCELERATOR.fullmatch(name):
                     raise InvalidLabels(
-                        f"[skypilot.accelerators] {hardware_type!r} = {name!r}: must be an accelerator's name as "
-                        "`sky show-gpus -a` lists it, without a count; correct it"
+                        f"{_shown(place)} = {name!r}: must be an accelerator's name as "
+                        "`sky show-gpus -a` lists it, without a count; correct it",
+                        place,
                     )
+        _check_once(self.node_values, ("kubernetes", "values"))
+        _check_once(self.features, ("slurm", "features"))
+        _check_once(self.accelerators, ("skypilot", "accelerators"))
 
     def node(self, hardware_type: str) -> NodeLabel | None:
         """The node label of `hardware_type`; None: it has none."""
@@ -150,78 +167,112 @@ def read_labels(path: Path) -> Labels:
     Raises:
         InvalidLabels: the file cannot be read or breaks a rule.
     """
-    content, _ = read_toml(path, "labels", InvalidLabels)
+    content, text = read_toml(path, "labels", InvalidLabels)
     try:
         return _labels(content)
     except InvalidLabels as error:
-        raise InvalidLabels(f"labels {path}: {error}") from None
+        lines = [str(line) for place in error.places if (line := line_of(text, place)) is not None]
+        where = f", line{'s' if len(lines) > 1 else ''} {' and '.join(lines)}" if lines else ""
+        raise InvalidLabels(f"labels {path}{where}: {error}", *error.places) from None
 
 
 def _labels(content: Mapping[str, Any]) -> Labels:
-    _check_names(content, _SECTIONS, "the file")
+    _check_names(content, _SECTIONS, ())
     for section, keys in _SECTIONS.items():
-        _check_names(_table(content, section), keys, f"[{section}]")
+        _check_names(_table(content, section), keys, (section,))
     kubernetes = _table(content, "kubernetes")
     label = kubernetes.get("label", GPU_PRODUCT)
     if not isinstance(label, str):
-        raise InvalidLabels(f"[kubernetes] label = {label!r}: must be a text; quote it")
-    values, features = _table(kubernetes, "values"), _table(_table(content, "slurm"), "features")
-    accelerators = _table(_table(content, "skypilot"), "accelerators")
+        at = ("kubernetes", "label")
+        raise InvalidLabels(f"{_shown(at)} = {label!r}: must be a text; quote it", at)
+    features = _table(content, "slurm", "features")
     for hardware_type, feature in features.items():
         if not isinstance(feature, str):
-            raise InvalidLabels(f"[slurm.features] {hardware_type!r} = {feature!r}: must be one text; quote it")
-    return Labels(
-        label,
-        {name: _texts(value, f"[kubernetes.values] {name!r}") for name, value in values.items()},
-        features,
-        {name: _texts(value, f"[skypilot.accelerators] {name!r}") for name, value in accelerators.items()},
-    )
+            place = ("slurm", "features", hardware_type)
+            raise InvalidLabels(f"{_shown(place)} = {feature!r}: must be one text; quote it", place)
+    return Labels(label, _texts(content, "kubernetes", "values"), features, _texts(content, "skypilot", "accelerators"))
 
 
-def _check_names(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+def _shown(place: tuple[str, ...]) -> str:
+    """A key as a person finds it in the file."""
+    *table, key = place
+    return f"[{'.'.join(table)}] {key if len(place) == 2 else repr(key)}"
+
+
+def _check_names(table: Mapping[str, Any], known: Iterable[str], place: tuple[str, ...]) -> None:
     for name in table:
         if name not in known:
-            raise InvalidLabels(f"unknown {name!r} in {where}: it takes {', '.join(known)}; remove or correct it")
+            where = f"[{place[0]}]" if place else "the file"
+            raise InvalidLabels(
+                f"unknown {name!r} in {where}: it takes {', '.join(known)}; remove or correct it", (*place, name)
+            )
 
 
-def _table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    table = content.get(name, {})
-    if not isinstance(table, dict):
-        raise InvalidLabels(f"{name} = {table!r}: must be a table; write NAME = VALUE lines under its heading")
+def _table(content: Mapping[str, Any], *place: str) -> dict[str, Any]:
+    table = dict(content)
+    for name in place:
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise InvalidLabels(
+                f"{name} = {table!r}: must be a table; write NAME = VALUE lines under its heading", place
+            )
     return table
 
 
-def _texts(value: object, where: str) -> tuple[str, ...]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InvalidLabels(f"{where} = {value!r}: must be a text or a list of texts; quote them")
-    return tuple(texts)
+def _texts(content: Mapping[str, Any], *place: str) -> dict[str, tuple[str, ...]]:
+    """A table whose values are texts or lists of texts."""
+    found = {}
+    for name, value in _table(content, *place).items():
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise InvalidLabels(
+                f"{_shown((*place, name))} = {value!r}: must be a text or a list of texts; quote them", (*place, name)
+            )
+        found[name] = tuple(texts)
+    return found
 
 
-def _check_key(key: str, where: str) -> None:
+def _check_once(entries: Mapping[str, object], table: tuple[str, ...]) -> None:
+    """Refuse two names of one hardware type that say different things: only one of them could count."""
+    first: dict[str, str] = {}
+    for name, entry in entries.items():
+        other = first.setdefault(canonical(name) or name, name)
+        if entry != entries[other]:
+            raise InvalidLabels(
+                f"[{'.'.join(table)}] {other!r} = {entries[other]!r} and {name!r} = {entry!r} name one "
+                "hardware type: keep one of them",
+                (*table, other),
+                (*table, name),
+            )
+
+
+def _check_key(key: str, place: tuple[str, ...]) -> None:
     found = _LABEL_KEY.fullmatch(key)
     if found is None or len(found["name"]) > 63 or len(found["domain"] or "") > 253:
         raise InvalidLabels(
-            f"{where} = {key!r}: must be the key of a node label, [DOMAIN/]NAME with at most 63 letters, digits, - _ "
-            "and . in NAME; correct it"
+            f"{_shown(place)} = {key!r}: must be the key of a node label, [DOMAIN/]NAME with at most 63 letters, "
+            "digits, - _ and . in NAME; correct it",
+            place,
         )
 
 
-def _check_node_values(values: Sequence[str], key: str, where: str) -> None:
+def _check_node_values(values: Sequence[str], key: str, place: tuple[str, ...]) -> None:
     keys = set()
     for value in values:
         other, equals, word = value.rpartition("=")
         if equals:
-            _check_key(other, where)
+            _check_key(other, place)
         if len(word) > 63 or not _LABEL_VALUE.fullmatch(word):
             raise InvalidLabels(
-                f"{where} = {value!r}: must be the value of a node label, 1 to 63 letters, digits, - _ and ., or "
-                "KEY=VALUE; correct it"
+                f"{_shown(place)} = {value!r}: must be the value of a node label, 1 to 63 letters, digits, - _ and ., "
+                "or KEY=VALUE; correct it",
+                place,
             )
         keys.add(other if equals else key)
     if len(keys) > 1:
         raise InvalidLabels(
-            f"{where} = {list(values)!r}: must be values of one label, got {', '.join(sorted(keys))}; keep one"
+            f"{_shown(place)} = {list(values)!r}: must be values of one label, got {', '.join(sorted(keys))}; keep one",
+            place,
         )
 
 

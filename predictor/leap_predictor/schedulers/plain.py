@@ -8,13 +8,16 @@ from typing import Any
 from leap_predictor.explanation import Choice
 
 
-def plain_ranking(choices: Sequence[Choice], reason: str | None = None) -> dict[str, Any]:
+def plain_ranking(
+    choices: Sequence[Choice], reason: str | None = None, message: str | None = None, warnings: Sequence[str] = ()
+) -> dict[str, Any]:
     """The ranking as an object of JSON. Names are stable; more may come.
 
-    `choices` is a list, best first, with a `Choice`'s fields and units; `reason` says why it is empty, or is null.
+    `choices` is a list, best first, with a `Choice`'s fields and units. `reason` says why it is empty, for programs,
+    and `message` in words; both are null where it is not. `warnings` is a list of what is wrong without preventing it.
 
-    >>> plain_ranking([], "store_slow")
-    {'choices': [], 'reason': 'store_slow'}
+    >>> plain_ranking([], "store_slow", "no answer within 40 ms")
+    {'choices': [], 'reason': 'store_slow', 'message': 'no answer within 40 ms', 'warnings': []}
     """
     return {
         "choices": [
@@ -31,4 +34,6 @@ def plain_ranking(choices: Sequence[Choice], reason: str | None = None) -> dict[
             for choice in choices
         ],
         "reason": reason,
+        "message": message or None,
+        "warnings": list(warnings),
     }

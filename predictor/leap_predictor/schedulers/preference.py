@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import traceback
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from leap_predictor.explanation import Choice
 
 Form = TypeVar("Form")
 Name = TypeVar("Name")
+Rest = ParamSpec("Rest")
 
 
 class Preference(NamedTuple, Generic[Form]):
@@ -18,6 +21,30 @@ class Preference(NamedTuple, Generic[Form]):
     """A copy of the job, in the scheduler's own form."""
     warnings: tuple[str, ...] = ()
     """What was left out, and the mend."""
+
+
+def never_raising(
+    place: Callable[Concatenate[Any, Rest], Preference[Form]],
+) -> Callable[Concatenate[Any, Rest], Preference[Form]]:
+    """`place`, but a job that cannot be copied or walked through is given back itself, with a warning.
+
+    Such a job holds itself, is nested too deeply, or holds what belongs to a process.
+    """
+
+    @functools.wraps(place)
+    def placed(job: Any, /, *arguments: Rest.args, **options: Rest.kwargs) -> Preference[Form]:
+        try:
+            return place(job, *arguments, **options)
+        except Exception as error:  # whatever is in a job, it must be submitted
+            said = traceback.format_exception_only(error)[-1].strip()
+            return Preference(job, (f"the job cannot be read or copied ({said}): it is left as it is",))
+
+    return placed
+
+
+def no_object(job: object, what: str) -> str:
+    """The warning for what is no object, such as the None that an empty YAML file is."""
+    return f"{what} must be an object (a dict, as JSON and YAML are read), got {job!r:.200}: it is left as it is"
 
 
 def named(

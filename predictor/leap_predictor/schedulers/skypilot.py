@@ -13,11 +13,12 @@ from typing import Any
 
 from leap_predictor.explanation import Choice
 from leap_predictor.schedulers.labels import Labels
-from leap_predictor.schedulers.preference import Preference, named
+from leap_predictor.schedulers.preference import Preference, named, never_raising, no_object
 
 Entry = dict[str, Any]
 
 
+@never_raising
 def skypilot_task(
     task: dict[str, Any],
     choices: Sequence[Choice],
@@ -40,9 +41,11 @@ def skypilot_task(
     >>> skypilot_task({"resources": {"accelerators": {"T4": 1, "L4": 1, "H100": 1}}}, ranking).job
     {'resources': {'ordered': [{'accelerators': 'H100:1'}, {'accelerators': 'L4:1'}, {'accelerators': 'T4:1'}]}}
     """
-    placed = copy.deepcopy(task)
+    placed: Any = copy.deepcopy(task)
     if not choices:
         return Preference(placed)
+    if not isinstance(placed, dict):
+        return Preference(placed, (no_object(placed, "the task"),))
     pairs, warnings = named(
         choices, (labels or Labels()).accelerator_names, "accelerator name", "skypilot.accelerators"
     )

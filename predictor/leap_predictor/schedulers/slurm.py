@@ -2,8 +2,9 @@
 
 What Slurm does with it (sbatch(1); tried on 22.05, and the same in the source of 26.11):
 
-- It tries the preferred features now, and whatever the job's `--constraint` allows otherwise: two steps, no order among
-  features joined by `|`, and nodes of several kinds in one job. So the first choice alone is preferred.
+- It tries the preferred features now, and whatever the job's `--constraint` allows otherwise: two steps. The features
+  are an expression as of `--constraint`, where `a|b` is every node with either, both kinds in one job, and `[a|b]` one
+  kind for all nodes, but any of them; neither has an order. So the first choice alone is preferred.
 - While it tries them it leaves `--constraint` out (https://github.com/SchedMD/slurm/pull/222). So the job's own
   constraint is part of what is preferred.
 - A job has one `--prefer`. So that of the job itself stays.
@@ -13,14 +14,15 @@ What Slurm does with it (sbatch(1); tried on 22.05, and the same in the source o
 
 from __future__ import annotations
 
+import copy
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from leap_predictor.explanation import Choice
 from leap_predictor.schedulers.labels import Labels
-from leap_predictor.schedulers.preference import Preference, named
+from leap_predictor.schedulers.preference import Preference, named, never_raising
 
 MAX_PREFER: Final = 1024
 """Longest `--prefer` that slurmctld takes, in characters."""
@@ -37,6 +39,7 @@ _CONSTRAINT: Final = tuple("--constraint"[:end] for end in range(len("--const"),
 _PREFER: Final = tuple("--prefer"[:end] for end in range(len("--pref"), len("--prefer") + 1))
 
 
+@never_raising
 def slurm_options(
     options: Sequence[str], choices: Sequence[Choice], labels: Labels | None = None
 ) -> Preference[list[str]]:
@@ -51,6 +54,10 @@ def slurm_options(
     >>> slurm_options(["-C", "ib"], ranking, Labels(features={"H100": "h100", "L4": "l4"}))
     Preference(job=['-C', 'ib', '--prefer=ib&h100'], warnings=())
     """
+    if not isinstance(options, list | tuple) or not all(isinstance(option, str) for option in options):
+        same: Any = copy.deepcopy(options)
+        wrong = f"the options must be a list of texts, got {options!r:.200}: they are left as they are; split them"
+        return Preference(same, (wrong,) if choices else ())
     given = list(options)
     if not choices:
         return Preference(given)

@@ -140,7 +140,7 @@ lanes = st.tuples(st.integers(1, 3), st.integers(0, 12))
 vectors = st.dictionaries(lanes, st.integers(0, 2**53 - 1) | st.integers(0, 12), max_size=6)
 
 
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stored=vectors, new=vectors)
 def test_whether_a_row_lands_is_what_comparing_the_vectors_says(
     redis_client: redis.Redis, stored: Vector, new: Vector

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import ssl
 import subprocess
@@ -13,11 +14,13 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from leap_features import redis_address
 from leap_features.redis_connection import MasterUnknown, SentinelRefuses, connector
 from leap_streams.child_process import LOOPBACK, free_port
-from services import SentinelDeployment
+from services import RedisServer, SentinelDeployment
 
 
 @pytest.fixture(scope="module")
@@ -119,20 +122,96 @@ class EncryptedServer:
         self._listener.close()
 
 
-def test_tls_and_its_options_hold_for_sentinels_and_master_alike(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for this host, and its key."""
+    directory = tmp_path_factory.mktemp("tls")
+    certificate, key = directory / "certificate.pem", directory / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=leap", "-days", "2"]
     command += ["-addext", f"subjectAltName=IP:{LOOPBACK}", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+def test_tls_and_its_options_hold_for_sentinels_and_master_alike(certified: tuple[Path, Path]) -> None:
     with (
-        contextlib.closing(EncryptedServer(certificate, key)) as sentinel,
-        contextlib.closing(EncryptedServer(certificate, key)) as master,
+        contextlib.closing(EncryptedServer(*certified)) as sentinel,
+        contextlib.closing(EncryptedServer(*certified)) as master,
     ):
         sentinel.master_port = master.port
-        url = f"rediss+sentinel://{LOOPBACK}:{sentinel.port}/leap?ssl_ca_certs={certificate}"
+        url = f"rediss+sentinel://{LOOPBACK}:{sentinel.port}/leap?ssl_ca_certs={certified[0]}"
         connection = connect(url)
         assert connection.port == master.port
         connection.send_command("PING")
         assert connection.read_response() == b"OK"
         with pytest.raises(MasterUnknown, match="CERTIFICATE_VERIFY_FAILED"):
             connect(url.partition("?")[0])
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_ca_path"])
+def test_file_of_a_tls_option_is_named_where_it_is_missing_and_may_come_later(
+    certified: tuple[Path, Path], tmp_path: Path, option: str
+) -> None:
+    path = tmp_path / "later"
+    options = {"ssl_ca_certs": certified[0], "ssl_certfile": certified[0], "ssl_keyfile": certified[1], option: path}
+    with contextlib.closing(EncryptedServer(*certified)) as server:
+        url = f"rediss://{LOOPBACK}:{server.port}?" + "&".join(f"{name}={value}" for name, value in options.items())
+        connection = connector(redis_address.parse(url))()
+        with pytest.raises(
+            redis.ConnectionError, match=f"{option}={path} (cannot be read: No such file|is no directory)"
+        ):
+            connection.connect()
+        if option == "ssl_ca_path":
+            path.mkdir()
+        else:
+            shutil.copy(certified[option == "ssl_keyfile"], path)
+        connection.connect()
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"-ERR unknown command\r\n"])
+def test_server_without_tls_is_told_from_one_that_is_down(answer: bytes | None) -> None:
+    with socket.create_server((LOOPBACK, 0)) as server:
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(65536)
+                if answer is None:
+                    client.recv(65536)
+                elif answer:
+                    client.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = server.getsockname()[1]
+        with pytest.raises(
+            redis.RedisError, match=f"{LOOPBACK}:{port} took the connection .*: is TLS spoken there?"
+        ) as caught:
+            connect(f"rediss://{LOOPBACK}:{port}", socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
+    assert isinstance(caught.value, redis.TimeoutError) == (answer is None)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "suffix", "error", "said"),
+    [
+        ("", "", redis.AuthenticationError, "Authentication required"),
+        (":wrong@", "", redis.AuthenticationError, "invalid username-password pair"),
+        (":hunter2@", "/99", redis.ResponseError, "DB index is out of range"),
+        ("narrow:hunter2@", "", redis.exceptions.NoPermissionError, ".*no permissions to run the 'ping' command"),
+        ("narrow:hunter2@", "/1", redis.exceptions.NoPermissionError, ".*no permissions to run the 'select' command"),
+    ],
+)
+def test_server_that_refuses_is_named_without_a_password(
+    tmp_path: Path, credentials: str, suffix: str, error: type[Exception], said: str
+) -> None:
+    with RedisServer(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        client.acl_setuser("narrow", enabled=True, passwords=["+hunter2"], commands=["+hmget"])
+        client.config_set("requirepass", "hunter2")
+        where = server.url.removeprefix("redis://").partition("/")[0]
+        with (
+            redis_address.client(f"redis://{credentials}{where}{suffix}") as refused,
+            pytest.raises(error, match=rf"^{said}.* \(at {where}\)$") as caught,
+        ):
+            refused.ping()
+    assert type(caught.value) is error
+    assert "hunter2" not in str(caught.value)
+    assert "wrong" not in str(caught.value).replace("WRONGPASS", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -249,3 +250,12 @@ def test_a_directory_that_is_not_there_is_named_before_any_work(tmp_path: Path) 
     assert result.exit_code == 1
     assert f"{tmp_path / 'mistyped'} is no directory" in result.output
     assert not (tmp_path / "mistyped").exists()
+
+
+def test_a_pipe_is_refused_before_any_work_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    result = CliRunner().invoke(dataset_command, ["--out", str(pipe)])
+    assert result.exit_code == 1
+    assert f"{pipe} is a pipe, which no file may replace" in result.output
+    assert pipe.is_fifo()

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import redis
+from click.testing import CliRunner
 
 from archived_events import event, write_events
 from events_strategies import BASE, raw_event
@@ -19,6 +20,8 @@ from leap_features.feature_store import open_feature_store
 from leap_features.meta import FIRST_LIVE_EPOCH
 from leap_features.settings import Settings
 from leap_predictor.history.redis_reader import HistoryReader
+from leap_predictor.history.snapshot_command import snapshot_command
+from leap_predictor.history.snapshot_file import SnapshotFile
 from leap_predictor.manifest import history_views
 from leap_streams.audit import audit
 from leap_streams.doctor_sources import redis_server
@@ -95,6 +98,31 @@ def test_the_launcher_may_read_history(as_user: As) -> None:
     reader.close()
     assert reading.meta is not None
     assert reading.rows[0]["family_history"] is not None
+
+
+def test_the_user_for_snapshots_may_copy_history(as_user: As, tmp_path: Path) -> None:
+    rebuilt(as_user("leap-operator"))
+    settings = as_user("leap-snapshot")
+    out = tmp_path / "history.snapshot"
+    environment = {"LEAP_REDIS_URL": settings.redis_url, "LEAP_PROJECT": settings.project}
+    done = CliRunner().invoke(snapshot_command, [str(out)], env=environment)
+    assert done.exit_code == 0, done.output
+    assert set(SnapshotFile(out).footer.rows.values()) == {1}
+
+
+@pytest.mark.parametrize("right", ["+hmget", "+scan", "+dbsize", "%R~leap:leap:meta", "%R~*leap"])
+def test_the_user_for_snapshots_needs_each_of_its_rights(
+    as_user: As, redis_client: redis.Redis, tmp_path: Path, right: str
+) -> None:
+    rebuilt(as_user("leap-operator"))
+    settings = as_user("leap-snapshot")
+    rules = [rule for rule in RULES["leap-snapshot"].replace("PASSWORD", "hunter2").split() if rule != right]
+    assert len(rules) == len(RULES["leap-snapshot"].split()) - 1
+    redis_client.execute_command("ACL", "SETUSER", "leap-snapshot", "reset", *rules)
+    environment = {"LEAP_REDIS_URL": settings.redis_url, "LEAP_PROJECT": settings.project}
+    done = CliRunner().invoke(snapshot_command, [str(tmp_path / "history.snapshot")], env=environment)
+    assert done.exit_code == 1
+    assert "permissions" in done.output
 
 
 @pytest.mark.parametrize("user", RULES)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ctypes
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from leap_predictor.history.request import MetaReading
 from leap_predictor.manifest import history_views
 from services import RedisServer
 from stored_history import Subject, store_meta, store_runs
+from stream_process import wait_until
 
 REPOSITORY = Path(__file__).parents[3] / "feature_repo"
 VIEWS = history_views()
@@ -29,8 +32,12 @@ SUBJECT = Subject("bert/train", "bert", "H100-SXM-80", 8)
 PATIENT_S = 120.0
 
 
+def serving() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "leap-feast"}
+
+
 def running() -> int:
-    return sum(thread.name == "leap-feast" for thread in threading.enumerate())
+    return len(serving())
 
 
 class Gate:
@@ -42,21 +49,25 @@ class Gate:
         self.is_open = threading.Event()
         self.is_open.set()
         self.opened = 0
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def __call__(self) -> Any:
         self.opened += 1
-        if self.error is not None:
-            raise self.error
+        self._fail()
         store = open_feature_store(self._settings, self._registry)
         answer = store.get_online_features
 
         def slow(*arguments: Any, **options: Any) -> Any:
             self.is_open.wait(PATIENT_S)
+            self._fail()
             return answer(*arguments, **options)
 
         store.get_online_features = slow  # type: ignore[method-assign]  # a store that hangs, as any may
         return store
+
+    def _fail(self) -> None:
+        if self.error is not None:
+            raise self.error
 
 
 @pytest.fixture
@@ -152,6 +163,37 @@ def test_failure_is_said_and_the_store_is_opened_anew(gate: Gate, reader: FeastR
     assert count(reader) == 1
 
 
+class PanicException(BaseException):  # as PyO3 names it
+    """What code in Rust raises when it panics."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), PanicException("index out of bounds")], ids=["exit", "panic"])
+def test_whatever_the_store_raises_is_said_and_the_thread_answers_on(
+    gate: Gate, reader: FeastReader, error: BaseException
+) -> None:
+    assert count(reader) == 1
+    threads = serving()
+    gate.error = error
+    with pytest.raises(StoreError, match=f"Feast cannot read the store: {type(error).__name__}: {error}"):
+        count(reader)
+    gate.error = None
+    assert count(reader) == 1
+    assert serving() == threads
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_thread_that_ended_is_replaced(reader: FeastReader) -> None:
+    before = serving()
+    assert count(reader) == 1
+    (thread,) = serving() - before
+    ended = ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+    assert ended == 1
+    with pytest.raises(StoreTimeout):  # the thread wakes for it, and ends
+        count(reader, within_s=0.02)
+    thread.join()
+    assert count(reader) == 1
+
+
 def test_view_that_feast_does_not_know_is_an_error(
     redis_server: RedisServer, redis_client: redis.Redis, project: str, tmp_path: Path
 ) -> None:
@@ -212,6 +254,58 @@ def test_child_of_a_parent_whose_store_hangs_reads_on(gate: Gate, reader: FeastR
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
+
+
+SLOW_MODULE = """
+import pathlib, time
+pathlib.Path(__file__).with_suffix(".begun").touch()
+time.sleep(1)
+IMPORTED = True
+"""
+
+
+def test_fork_waits_until_what_opens_the_store_is_imported(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_to_import.py").write_text(SLOW_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def open_store() -> Any:
+        assert importlib.import_module("slow_to_import").IMPORTED
+        return gate()
+
+    reader = FeastReader(open_store)
+    reader.warm_up()
+    wait_until((tmp_path / "slow_to_import.begun").exists, timeout_s=PATIENT_S, what="the import")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if count(reader, within_s=20.0) == 1 else 2
+        finally:
+            os._exit(code)
+    del sys.modules["slow_to_import"]
+    assert os.waitpid(child, 0)[1] == 0
+    assert count(reader) == 1
+    reader.close()
+
+
+def test_store_that_takes_for_ever_to_open_does_not_keep_another_from_being_read(
+    gate: Gate, reader: FeastReader
+) -> None:
+    opening, end = threading.Event(), threading.Event()
+
+    def open_store() -> Any:
+        opening.set()
+        end.wait(PATIENT_S)
+        return gate()
+
+    other = FeastReader(open_store)
+    other.warm_up()
+    assert opening.wait(PATIENT_S)
+    assert count(reader) == 1
+    end.set()
+    other.close()
 
 
 def test_closed_reader_raises_and_its_thread_is_gone(gate: Gate) -> None:

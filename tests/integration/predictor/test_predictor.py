@@ -1,25 +1,30 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import logging
 import math
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import redis
 
 from counting_proxy import CountingProxy
 from leap_features import redis_address
 from leap_features.meta import meta_key
-from leap_predictor import Job, Predictor, Reason
+from leap_predictor import Job, JsonLinesLog, Predictor, Reason
 from leap_predictor.bundle import CURRENT
+from leap_predictor.decisions.decision import decode
 from leap_predictor.models.layered_files import MATRICES, NUMBERS
 from leap_streams.child_process import free_port
 from services import RedisServer, SentinelDeployment
@@ -553,3 +558,163 @@ def test_closed_predictor_gives_an_empty_list(open_predictor: Open, store: redis
 def test_deadline_out_of_range_is_refused_when_opening(bundles: Path, deadline_s: float) -> None:
     with pytest.raises(ValueError, match="deadline_s"):
         Predictor.open(bundles, "redis://localhost", deadline_s=deadline_s)
+
+
+def test_a_burst_of_calls_is_answered_in_part_and_never_held_against_the_store(
+    open_predictor: Open, store: redis.Redis
+) -> None:
+    predictor = open_predictor(deadline_s=0.05)
+    wait_until(lambda: bool(predictor.rank(JOB, [FAST])), timeout_s=PATIENT_S, what="a ranking")
+    start = threading.Barrier(24)
+
+    def ask() -> None:
+        start.wait()
+        for _ in range(20):
+            predictor.rank(JOB, [FAST, SLOW])
+
+    threads = [threading.Thread(target=ask) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counted: Any = predictor.counters()
+    assert counted["asked"] > 24 * 20
+    assert counted["ranked"] > 24
+    assert "store_unavailable" not in counted["empty"], "the store was left alone, though nothing was wrong with it"
+
+
+def test_answers_are_there_though_numpy_is_told_to_raise(open_predictor: Open, store: redis.Redis) -> None:
+    predictor = open_predictor()
+    wanted = predictor.rank(JOB, [FAST, SLOW])
+    with np.errstate(all="raise"):
+        assert predictor.rank(JOB, [FAST, SLOW]) == wanted != []
+
+
+class Raising(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise ValueError(record.msg)
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+def failing() -> Iterator[str]:
+    yield FAST
+    raise RuntimeError("of the launcher")
+
+
+def test_a_logging_filter_that_raises_raises_nothing_here(open_predictor: Open, store: redis.Redis) -> None:
+    predictor, log = open_predictor(), logging.getLogger("leap_predictor.predictor")
+    log.addFilter(raising := Raising())
+    try:
+        assert predictor.rank(JOB, failing()) == []
+        assert predictor.explain(JOB, failing()).reason is Reason.INTERNAL_ERROR
+    finally:
+        log.removeFilter(raising)
+
+
+def test_however_little_stack_is_left_nothing_is_raised_and_the_store_is_not_blamed(
+    open_predictor: Open, store: redis.Redis
+) -> None:
+    predictor = open_predictor()
+    assert predictor.rank(JOB, [FAST])
+
+    answers: list[Any] = []
+
+    def down() -> None:
+        with contextlib.suppress(RecursionError):
+            down()
+        if len(answers) < 160:  # on the way up again, with ever more stack
+            try:
+                answers.append(predictor.rank(JOB, [FAST]))
+            except RecursionError as error:
+                answers.append(error.__traceback__)
+
+    down()
+    for raised in (answer for answer in answers if not isinstance(answer, list)):
+        assert "rank" not in [frame.name for frame in traceback.extract_tb(raised)], "it was entered, and raised"
+    assert [] in answers
+    assert len(answers[-1]) == 1
+    state: Any = predictor.counters()["store"]
+    assert (state["name"], state["failures"]) == ("closed", 0)
+
+
+@pytest.mark.parametrize(
+    "odd", [10**5000, Unshowable(), b"x" * 10_000, None, math.nan], ids=["long", "unshowable", "bytes", "none", "nan"]
+)
+def test_a_candidate_that_cannot_even_be_shown_is_dropped_alone(
+    open_predictor: Open, store: redis.Redis, odd: Any
+) -> None:
+    predictor = open_predictor()
+    assert [choice.hardware_type for choice in predictor.rank(JOB, [odd, FAST])] == [FAST]
+    answer = predictor.explain({"job_name": "a", "model_type": "b", "trainer_count": odd}, [FAST])
+    assert answer.reason is Reason.JOB_INVALID
+
+
+class Endless(dict[str, object]):
+    def items(self) -> Any:
+        return ((f"field-{number}", 1) for number in itertools.count())
+
+
+def test_questions_without_an_end_are_given_up(open_predictor: Open, store: redis.Redis) -> None:
+    predictor = open_predictor(deadline_s=0.05)
+
+    def slowly() -> Iterator[str]:
+        for number in itertools.count():
+            time.sleep(0.01)
+            yield f"H{number % 3}"
+
+    assert predictor.explain(JOB, slowly()).reason is Reason.DEADLINE_PASSED
+    assert predictor.explain(Endless(), [FAST]).reason is Reason.JOB_INVALID
+
+
+def test_explain_says_which_names_mean_nothing(
+    open_predictor: Open, store: redis.Redis, project: str, tmp_path: Path
+) -> None:
+    store_runs(store, project, subject(FAST), [2000.0])
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[candidates]\nnever = ["H100-SMX-80"]\n')
+    predictor = open_predictor(policy=policy)
+    job = replace(JOB, architecture={"paramters": 3e9})
+    warnings = predictor.explain(job, [FAST, "A100"]).warnings
+    assert len(warnings) == 3
+    assert "did you mean H100-SXM-80?" in warnings[0]
+    assert "did you mean parameters?" in warnings[1]
+    assert "'A100' has no history, and the catalogue calls it 'A100-SXM-80'" in warnings[2]
+
+
+def test_hardware_that_keeps_failing_does_not_come_first_under_another_name(
+    open_predictor: Open, store: redis.Redis, project: str
+) -> None:
+    store_runs(store, project, subject(FAST), [2000.0, None, None, None])
+    choices = open_predictor().rank(JOB, ["H100", FAST, SLOW])
+    assert [choice.hardware_type for choice in choices] == [SLOW, FAST]
+    assert choices[-1].demoted
+
+
+@pytest.mark.parametrize("wrong", ["no bundle", "policy"])
+def test_an_answer_without_bundle_or_policy_is_logged_too(open_predictor: Open, tmp_path: Path, wrong: str) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[models]\nshare = 4\n")
+    with JsonLinesLog(tmp_path / "decisions.jsonl") as log:
+        options: dict[str, Any] = {"policy": policy} if wrong == "policy" else {"bundle_dir": tmp_path / "none"}
+        predictor = open_predictor(decisions=log, **options)
+        assert predictor.rank(JOB, [FAST, SLOW]) == []
+    (line,) = (tmp_path / "decisions.jsonl").read_bytes().splitlines()
+    decision = decode(line)
+    assert decision.reason == ("policy_invalid" if wrong == "policy" else "bundle_unreadable")
+    assert (decision.job_name, decision.candidates) == (JOB.job_name, (FAST, SLOW))
+
+
+@pytest.mark.parametrize("store", [None, 3, b"redis://localhost"])
+def test_a_store_that_is_none_is_refused_when_opening(bundles: Path, store: Any) -> None:
+    with pytest.raises(ValueError, match="store must be a URL or a source of history, got"):
+        Predictor.open(bundles, store)
+
+
+@pytest.mark.parametrize("deadline", [0, -1, 61, math.nan, "1", None, True])
+def test_a_deadline_that_is_none_is_refused_when_opening(bundles: Path, deadline: Any) -> None:
+    with pytest.raises(ValueError, match="deadline_s must be above 0 and at most 60 seconds, got"):
+        Predictor.open(bundles, "redis://localhost:1/0", deadline_s=deadline)

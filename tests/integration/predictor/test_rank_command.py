@@ -1,16 +1,26 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 from click.testing import CliRunner, Result
 
 from kubernetes_types import problems
 from leap_predictor.cli import rank_command
+from leap_predictor.decisions.decision import Decision, decode
+from leap_predictor.history.snapshot_rows import OnlineRows
+from leap_predictor.history.snapshot_writer import write_snapshot
+from leap_predictor.manifest import history_views
 from services import RedisServer
 from small_bundle import publish_small_bundle
 from stored_history import Subject, store_meta, store_runs
@@ -62,6 +72,8 @@ def test_explain_shows_history_as_a_person_reads_it(run: Any, redis_client: redi
     output = run("--candidates", "A100", "--explain").output
     assert "family_scale_history      2 runs; last 9,000 samples/s on 8 × A100" in output
     assert "typically 9,000 ×/÷ 1.00" in output
+    assert "history in samples/s over all trainers (--json has it as stored: natural logarithms" in output
+    assert "8 × A100, batch 32, " in output
     assert "corrected by" in output
     assert "from family_scale_history" in output
 
@@ -105,6 +117,7 @@ def test_store_that_is_down_is_an_empty_ranking(run: Any) -> None:
         ("[", (), {}, "the job must be one JSON object"),
         ("[]", (), {}, "the job must be one JSON object"),
         ('{"config":' + "[" * 100_000, (), {}, "the job must be one JSON object"),
+        (JOB, ("--job", "absent.json"), {}, "name a file, or - for standard input"),
         (JOB, ("--redis-url", "redis+x://u:secret@host"), {}, "redis+x://u:***@host"),
         (JOB, (), {"LEAP_PROJECT": "No!"}, "LEAP_PROJECT"),
     ],
@@ -136,15 +149,33 @@ def file(tmp_path: Path) -> Callable[[str, Any], str]:
     return file_
 
 
-def test_format_json_is_the_ranking_alone(run: Any) -> None:
+def test_format_json_is_the_ranking_alone(run: Any, redis_client: redis.Redis, project: str) -> None:
+    store_runs(redis_client, project, Subject("bert/train-bert", "bert", "A100", 8), [9000.0])
     result = run("--candidates", "A100,H100", "--format", "json")
     answer = json.loads(result.stdout)
-    assert answer.keys() == {"choices", "reason"}
+    assert answer.keys() == {"choices", "reason", "message", "warnings"}
     assert answer["choices"] == json.loads(run("--candidates", "A100,H100", "--json").stdout)["choices"]
-    assert json.loads(run("--candidates", "Warp9", "--format", "json").stdout) == {
-        "choices": [],
-        "reason": "no_candidate_left",
-    }
+    assert result.stderr == ""
+
+
+def test_format_json_says_why_there_is_none_and_what_is_wrong_in_words_too(run: Any) -> None:
+    result = run("--candidates", "Warp9", "--format", "json")
+    answer = json.loads(result.stdout)
+    assert (answer["choices"], answer["reason"]) == ([], "no_candidate_left")
+    assert answer["message"].startswith("every candidate was dropped (Warp9: ")
+    assert f"no ranking (no_candidate_left): {answer['message']}" in result.stderr
+    job = {"job_name": "new", "model_type": "unheard-of", "trainer_count": 8}
+    result = run("--candidates", "A100", "--format", "json", job=job)
+    (warning,) = json.loads(result.stdout)["warnings"]
+    assert "'unheard-of' was not in the training data" in warning
+    assert f"warning: {warning}" in result.stderr
+
+
+def test_no_candidates_say_so(run: Any) -> None:
+    for form in ("table", "json", "kubernetes", "slurm"):
+        result = run("--candidates", " , ", "--format", form)
+        assert result.exit_code == 0
+        assert "no ranking (no_candidates): the list of candidates is empty" in result.output
 
 
 def test_format_kubernetes_puts_the_ranking_into_the_manifest(run: Any, file: Any) -> None:
@@ -205,6 +236,11 @@ def test_without_a_ranking_a_scheduler_gets_the_job_as_it_was(run: Any, file: An
         (("--format", "json", "--explain"), 2, "--json and --explain go with the table"),
         (("--accelerators-per-node", "8"), 2, "are for schedulers: give --format kubernetes, slurm, skypilot"),
         (("--format", "slurm", "--labels", "absent.toml"), 1, "labels absent.toml cannot be read"),
+        (("--format", "kubernetes", "--job-manifest", "absent.json"), 2, "'absent.json' does not exist"),
+        (("--format", "kubernetes", "--job-manifest", "."), 2, "'.' is a directory"),
+        (("--format", "kubernetes", "--job-manifest", "-", "--job", "-"), 2, "cannot both be standard input"),
+        (("--format", "xml"), 2, "'xml' is not one of"),
+        (("--no-such-option",), 2, "No such option"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -216,8 +252,196 @@ def test_options_that_do_not_go_together_are_refused(
     assert result.stdout == ""
 
 
-def test_manifest_that_is_none_is_refused(run: Any, file: Any) -> None:
+MANIFESTS = {
+    "kubernetes": b"\xef\xbb\xbfkind: Pod # \xc3\xa9\r\nspec: {containers:   [{name: a}]}\r\n---\nkind: Service\n",
+    "skypilot": b"resources: {accelerators: {T4: 1,   L4: 1}}  # any\n",
+    "slurm": b"#!/bin/sh\n#SBATCH -N 2\nsrun train\n",
+}
+
+
+@pytest.mark.parametrize("scheduler", MANIFESTS)
+@pytest.mark.parametrize(
+    ("arguments", "job", "environment", "message"),
+    [
+        ((), "{", {}, "the job must be one JSON object"),
+        ((), "\xff", {}, "the job must be one JSON object"),
+        ((), '{"config":' + "[" * 100_000, {}, "the job must be one JSON object"),
+        ((), {"job_name": "x"}, {}, "no ranking (job_invalid)"),
+        (("--job", "absent.json"), JOB, {}, "the job cannot be read: [Errno 2]"),
+        ((), JOB, {"LEAP_POLICI": "x"}, "LEAP_POLICI: not a setting of LEAP"),
+        ((), JOB, {"LEAP_REDIS_URL": "localhost:6379"}, "LEAP_REDIS_URL"),
+        (("--redis-url", "localhost:6379"), JOB, {}, "localhost:6379"),
+        (("--labels", "absent.toml"), JOB, {}, "labels absent.toml cannot be read"),
+        (("--bundles", "absent"), JOB, {}, "no ranking (bundle_unreadable)"),
+        (("--policy", "absent.toml"), JOB, {}, "no ranking (policy_invalid)"),
+        (("--redis-url", "redis://127.0.0.1:1/0", "--deadline", "0.2"), JOB, {}, "no ranking (store_unavailable)"),
+        (("--candidates", ""), JOB, {}, "no ranking (no_candidates)"),
+    ],
+)
+def test_whatever_fails_the_manifest_is_printed_byte_for_byte(
+    run: Any, tmp_path: Path, scheduler: str, arguments: tuple[str, ...], job: Any, environment: Any, message: str
+) -> None:
+    manifest = tmp_path / "manifest"
+    manifest.write_bytes(MANIFESTS[scheduler])
+    given = ("--candidates", "A100,L4", "--format", scheduler, "--job-manifest", str(manifest))
+    result = run(*given, *arguments, job=job, **environment)
+    assert result.exit_code == 0
+    assert result.stdout_bytes == (b"" if scheduler == "slurm" else MANIFESTS[scheduler])
+    assert message in result.stderr
+
+
+def test_a_fault_of_the_library_costs_no_job_either(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leap_predictor.cli.ask", lambda *_, **__: 1 / 0)
+    manifest = tmp_path / "manifest"
+    manifest.write_bytes(MANIFESTS["kubernetes"])
+    arguments = ("--candidates", "A100", "--format", "kubernetes")
+    result = run(*arguments, "--job-manifest", str(manifest))
+    assert (result.exit_code, result.stdout_bytes) == (0, MANIFESTS["kubernetes"])
+    assert "no ranking: ZeroDivisionError: division by zero" in result.stderr
+    assert isinstance(run(*arguments).exception, ZeroDivisionError)
+
+
+def test_nobody_who_reads_standard_error_costs_no_job(tmp_path: Path) -> None:
+    """The job is printed first."""
+    manifest, job = tmp_path / "manifest", tmp_path / "job.json"
+    manifest.write_bytes(MANIFESTS["kubernetes"])
+    job.write_text("{")
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = "from leap_predictor.cli import rank_command; rank_command()"
+    options = ["--job", job, "--candidates", "A100", "--format", "kubernetes", "--job-manifest", manifest]
+    environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *options], stdout=subprocess.PIPE, stderr=writer, env=environment, check=False
+    )
+    os.close(writer)
+    assert done.stdout == MANIFESTS["kubernetes"]
+
+
+def test_manifest_that_is_none_is_printed_as_it_is_and_said(run: Any, file: Any) -> None:
     arguments = ("--candidates", "A100", "--format", "kubernetes", "--job-manifest", file("pod.json", "[]"))
     result = run(*arguments)
-    assert result.exit_code == 1
-    assert "must hold one object, got list" in result.stderr
+    assert (result.exit_code, result.stdout) == (0, "[]")
+    assert "warning: the manifest must be an object" in result.stderr
+
+
+def test_job_and_service_in_one_file_are_both_there(
+    run: Any, file: Any, redis_client: redis.Redis, project: str
+) -> None:
+    store_runs(redis_client, project, Subject("bert/train-bert", "bert", "A100", 8), [9000.0])
+    service = "kind: Service  # of the trainers\n"
+    manifest = file("job.yaml", f"{service}---\nkind: Pod\nspec: {{containers: [{{name: a}}]}}\n")
+    result = run("--candidates", "A100,H100", "--format", "kubernetes", "--job-manifest", manifest)
+    assert result.stdout.startswith(f"{service}---\n{{")
+    assert "nodeAffinity" in result.stdout
+    assert result.stderr == ""
+
+
+def test_large_manifest_is_printed_whole(run: Any, file: Any) -> None:
+    manifest = json.dumps({"kind": "Pod", "x": "y" * 2**21})
+    result = run("--candidates", "A100", "--format", "kubernetes", "--job-manifest", file("pod.json", manifest))
+    assert (result.exit_code, result.stdout) == (0, manifest)
+    assert "must have at most 1048576 bytes" in result.stderr
+
+
+def decisions(path: Path) -> list[Decision]:
+    return [decode(line) for line in path.read_bytes().splitlines()]
+
+
+def test_answer_is_in_the_decision_log(run: Any, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "decisions.jsonl"
+    job = JOB | {"attempt_id": "attempt-7"}
+    answer = json.loads(run("--candidates", "A100,H100", "--json", "--decisions", str(log), job=job).stdout)
+    run("--candidates", "Warp9", "--format", "json", "--decisions", str(log))
+    run("--candidates", "A100", "--decisions", str(log), job={"job_name": "x"})  # no job: it may have no name
+    first, second = decisions(log)
+    assert (first.job_name, first.attempt_id, first.candidates) == ("train-bert-7", "attempt-7", ("A100", "H100"))
+    assert list(msgspec.to_builtins(first.choices)) == answer["choices"]
+    assert first.took_ms > 0
+    assert (second.reason, second.choices) == ("no_candidate_left", ())
+
+
+def test_control_group_is_logged_and_explained_with_what_was_withheld(run: Any, tmp_path: Path) -> None:
+    policy, log = tmp_path / "policy.toml", tmp_path / "decisions.jsonl"
+    policy.write_text("[models]\nshare = 0.0\n")
+    options = ("--candidates", "A100,H100", "--policy", str(policy), "--decisions", str(log))
+    table = run(*options)
+    assert "no ranking (control_group)" in table.stdout
+    assert "cost/h" not in table.stdout
+    explained = run(*options, "--explain").stdout.splitlines()
+    withheld = explained[explained.index("withheld, what would have been answered:") + 1 :]
+    assert withheld[0].split()[0] == "hardware"
+    first, second = decisions(log)
+    assert first.control
+    assert [line.split()[1] for line in withheld[1:3]] == [choice.hardware_type for choice in second.choices]
+
+
+@pytest.mark.parametrize("where", ["a directory", "under a file"])
+def test_log_that_cannot_be_written_costs_no_answer(run: Any, tmp_path: Path, where: str) -> None:
+    log = tmp_path if where == "a directory" else tmp_path / "job.json" / "decisions.jsonl"
+    result = run("--candidates", "A100", "--format", "json", "--decisions", str(log))
+    assert result.exit_code == 0
+    answer = json.loads(result.stdout)
+    assert len(answer["choices"]) == 1
+    assert f"the decision could not be logged to {log}" in answer["warnings"]
+
+
+def test_many_commands_may_log_to_one_file(tmp_path: Path, run: Any, redis_server: RedisServer, project: str) -> None:
+    run("--candidates", "A100")  # publishes the bundle, fills the store
+    log = tmp_path / "decisions.jsonl"
+    environment = {
+        "PYTHONPATH": ":".join(path for path in sys.path if path),
+        "LEAP_BUNDLES": str(tmp_path / "bundles"),
+        "LEAP_REDIS_URL": redis_server.url,
+        "LEAP_PROJECT": project,
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    program = "from leap_predictor.cli import rank_command; rank_command()"
+    processes = []
+    for number in range(6):
+        job = tmp_path / f"job-{number}.json"
+        job.write_text(json.dumps(JOB | {"job_name": f"train-bert-{number}"}))
+        options = ["--job", job, "--candidates", "A100", "--deadline", "30", "--decisions", log]
+        processes.append(
+            subprocess.Popen([sys.executable, "-c", program, *options], env=environment, stdout=subprocess.DEVNULL)
+        )
+    assert [process.wait(timeout=300) for process in processes] == [0] * 6
+    assert sorted(decision.job_name for decision in decisions(log)) == [f"train-bert-{number}" for number in range(6)]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path, redis_client: redis.Redis, project: str, run: Any) -> Path:
+    del run  # has filled the store
+    store_runs(redis_client, project, Subject("bert/train-bert", "bert", "A100", 8), [9000.0])
+    rows = OnlineRows(redis_client, project, history_views())
+    path = tmp_path / "history.snapshot"
+    write_snapshot(path, rows, views=history_views(), project=project, meta=rows.meta, as_of=datetime.now(UTC))
+    (tmp_path / "policy.toml").write_text("[history]\nsnapshot = true\n")
+    return path
+
+
+def without_store(tmp_path: Path) -> tuple[str, ...]:
+    return ("--candidates", "A100", "--redis-url", "redis://127.0.0.1:1/0", "--policy", str(tmp_path / "policy.toml"))
+
+
+def test_snapshot_stands_in_for_a_store_that_is_down(run: Any, tmp_path: Path, snapshot: Path) -> None:
+    by_option = run(*without_store(tmp_path), "--snapshot", str(snapshot))
+    assert "family_scale_history" in by_option.stdout
+    assert "stands in for the online store" in by_option.stderr
+    assert run(*without_store(tmp_path), LEAP_SNAPSHOT=str(snapshot)).stdout == by_option.stdout
+
+
+def test_snapshot_that_is_ready_within_the_deadline_is_waited_for(run: Any, tmp_path: Path, snapshot: Path) -> None:
+    later = snapshot.rename(tmp_path / "later")
+    timer = threading.Timer(0.5, later.rename, [snapshot])
+    timer.start()
+    result = run(*without_store(tmp_path), "--snapshot", str(snapshot))
+    timer.join()
+    assert "family_scale_history" in result.stdout
+
+
+def test_snapshot_that_never_comes_leaves_the_stores_reason(run: Any, tmp_path: Path, snapshot: Path) -> None:
+    absent = str(tmp_path / "absent")
+    result = run(*without_store(tmp_path), "--snapshot", absent, "--deadline", "0.5")
+    assert "no ranking (store_unavailable)" in result.stdout
+    assert f"no snapshot stands in: snapshot {absent}" in result.stdout

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,7 +127,54 @@ def test_directory_that_is_not_there_is_named(
     store_meta(redis_client, project)
     done = run(redis_server.url, project, str(tmp_path / "absent" / "history.snapshot"))
     assert done.exit_code == 1
-    assert "absent" in done.output
+    assert f"{tmp_path / 'absent'} is no directory: make it first, or write history.snapshot elsewhere" in done.output
+
+
+def test_what_is_no_regular_file_is_left_alone(
+    redis_client: redis.Redis, redis_server: RedisServer, project: str, out: Path
+) -> None:
+    store_meta(redis_client, project)
+    os.mkfifo(out)
+    done = run(redis_server.url, project, str(out))
+    assert done.exit_code == 1
+    assert f"{out} is a pipe, which no file may replace: name a file" in done.output
+    assert out.is_fifo()
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_link_stays_and_the_file_that_it_leads_to_is_replaced(
+    redis_client: redis.Redis, redis_server: RedisServer, project: str, out: Path, tmp_path: Path
+) -> None:
+    store_meta(redis_client, project)
+    store_runs(redis_client, project, SUBJECTS[0], [1.0])
+    target = tmp_path / "of-today.snapshot"
+    target.write_text("before")
+    out.symlink_to(target)
+    assert run(redis_server.url, project, str(out)).exit_code == 0
+    assert out.is_symlink()
+    assert SnapshotFile(target).footer.project == project
+
+
+def test_file_that_may_not_grow_is_named_with_the_mend_and_the_one_before_stays(
+    redis_client: redis.Redis, redis_server: RedisServer, project: str, out: Path
+) -> None:
+    store_meta(redis_client, project)
+    for subject in SUBJECTS:
+        store_runs(redis_client, project, subject, [1.0])
+    out.write_text("before")
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+    command = f"{limited}from leap_predictor.history.snapshot_command import snapshot_command; snapshot_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, str(out)],
+        env={**os.environ, "LEAP_REDIS_URL": redis_server.url, "LEAP_PROJECT": project},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"{out} cannot be written (File too large): mend that, or write it elsewhere" in done.stderr
+    assert out.read_text() == "before"
+    assert list(out.parent.iterdir()) == [out]
 
 
 @pytest.fixture

@@ -149,6 +149,16 @@ def test_a_redis_server_is_found_on_this_machine() -> None:
     assert os.access(find_redis_server(), os.X_OK)
 
 
+def test_up_replaces_no_pipe_by_its_settings_and_ends(tmp_path: Path) -> None:
+    pipe = tmp_path / "leap.env"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "leap_features.command", "up", "--env-file", str(pipe)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"Error: {pipe} is a pipe, which no file may replace" in done.stderr
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_up_writes_its_settings_runs_until_a_signal_and_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     env_file = tmp_path / "leap.env"

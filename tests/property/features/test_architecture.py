@@ -43,7 +43,7 @@ def check(found: dict[str, float]) -> None:
     assert msgspec.convert(found, get_type_hints(CompletionEvent)["architecture"]) == found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(JSON | CONFIGS, SINGLE, SINGLE)
 def test_any_configuration_gives_finite_numbers_of_known_names_or_nothing(
     config: Any, sequence_length: Any, image_size: Any
@@ -51,7 +51,7 @@ def test_any_configuration_gives_finite_numbers_of_known_names_or_nothing(
     check(from_config(config, sequence_length=sequence_length, image_size=image_size))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(sorted(PUBLISHED)), CONFIGS)
 def test_any_change_to_a_published_configuration_gives_finite_numbers(name: str, changes: dict[str, Any]) -> None:
     check(from_config({**PUBLISHED[name][0], **changes}))
@@ -92,7 +92,7 @@ def things(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> Thing:
     return kind(drawn)  # type: ignore[no-any-return]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.recursive(SINGLE, things, max_leaves=20), JSON, SINGLE)
 def test_any_module_gives_finite_numbers_of_known_names_or_nothing(
     module: Any, config: Any, sequence_length: Any

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leap_features import as_of_join, parquet_files
@@ -89,7 +89,6 @@ def scratch() -> Iterator[Path]:
         yield Path(directory)
 
 
-@settings(deadline=None)
 @given(data=files, rows=asked, ttl=ttls, created=st.booleans(), known_then=st.booleans(), keys=st.booleans())
 def test_every_entity_row_sees_what_a_search_finds(
     scratch: Path, data: list[list[Fact]], rows: list[Asked], ttl: int, created: bool, known_then: bool, keys: bool
@@ -126,7 +125,6 @@ def view_named(view: View, name: str) -> View:
     return View(name, view.rows, view.keys, {f"{name}__number": "number"}, view.ttl_us)
 
 
-@settings(deadline=None)
 @given(data=files, until=moments, created=st.booleans(), keys=st.booleans())
 def test_latest_rows_are_what_a_search_finds(
     scratch: Path, data: list[list[Fact]], until: int, created: bool, keys: bool

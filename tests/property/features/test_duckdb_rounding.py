@@ -28,7 +28,7 @@ integers = st.one_of(near_a_half(), st.integers(-HUGEINT_MAX, HUGEINT_MAX), st.i
 
 
 @given(st.lists(integers, min_size=1, max_size=200))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_sum_is_rounded_once(numbers: list[int]) -> None:
     with archive_reader.connect() as connection:
         rows = ", ".join(f"({place}, {number}::HUGEINT)" for place, number in enumerate(numbers))

@@ -24,7 +24,7 @@ def rows_after(changes: list[Change]) -> dict[int, Row]:
     return {change.row.recorded_at_us: change.row for change in changes if change.effect in TAKEN_IN}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(archived(), st.lists(st.integers(0, 9), min_size=1, max_size=5))
 def test_every_row_of_a_family_s_changes_is_the_fold_s(events: list[Recorded], cuts: list[int]) -> None:
     of_family: dict[str, list[Recorded]] = defaultdict(list)

@@ -24,7 +24,7 @@ def exact(value: object) -> object:
 
 
 @given(archived(), st.lists(st.integers(2, 30), min_size=1, max_size=4))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_rows_equal_the_fold_event_by_event(events: list[Recorded], cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as directory, archive_reader.connect() as connection:
         root, out = Path(directory, "archive"), Path(directory, "history")

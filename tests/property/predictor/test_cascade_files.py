@@ -30,7 +30,7 @@ def _read(files: dict[str, bytes]) -> Cascade | None:
         return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(bit=st.integers(0, len(_FILES[TREES]) * 8 - 1))
 def test_trees_with_a_flipped_bit_are_refused_or_still_the_same(bit: int) -> None:
     # The archive has a checksum of every array.
@@ -38,7 +38,7 @@ def test_trees_with_a_flipped_bit_are_refused_or_still_the_same(bit: int) -> Non
     assert model is None or model.estimate(_ROWS).log_throughput.tolist() == _WANTED
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(name=st.sampled_from([NUMBERS, TREES]), flips=FLIPS)
 def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, flips: list[Flip]) -> None:
     model = _read({**_FILES, name: flipped(_FILES[name], flips)})
@@ -47,13 +47,13 @@ def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, 
         assert np.isfinite(model.regressors.predict(matrix, model.chosen(matrix))).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(name=st.sampled_from([NUMBERS, TREES]), share=SHARES)
 def test_truncated_files_are_refused(name: str, share: float) -> None:
     assert _read({**_FILES, name: truncated(_FILES[name], share)}) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_any_bytes_are_refused(numbers: bytes, trees: bytes) -> None:
     assert _read({**_FILES, NUMBERS: numbers}) is None

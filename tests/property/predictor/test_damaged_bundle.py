@@ -117,7 +117,7 @@ def test_manifest_is_read_as_it_is() -> None:
     assert _parsed(_RAW) is not None
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=1_000)
 @given(
     st.lists(
         st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from(b'"{}[],:0123456789.-eE\\u\x00\xff aZ')),

@@ -63,7 +63,7 @@ attempts = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(attempts, min_size=1, max_size=6))
 def test_estimate_is_kriging_written_out_row_by_row(given_attempts: list[Attempt]) -> None:
     got = MODEL.estimate(columns_of(given_attempts))
@@ -75,7 +75,7 @@ def test_estimate_is_kriging_written_out_row_by_row(given_attempts: list[Attempt
         assert got.level[at] == wanted.level
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(attempts, min_size=2, max_size=8), st.randoms(use_true_random=False))
 def test_row_is_estimated_alike_alone_and_among_others_in_any_order(given_attempts: list[Attempt], random: Any) -> None:
     together = MODEL.estimate(columns_of(given_attempts))
@@ -91,7 +91,7 @@ def test_row_is_estimated_alike_alone_and_among_others_in_any_order(given_attemp
         assert alone.level[0] == turned.level[place] == together.level[at]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(attempts, st.data())
 def test_level_that_repeats_a_known_run_changes_nothing(one: dict[str, Any], data: st.DataObject) -> None:
     # The family's levels on this hardware also say how noisy a cell is and what its mean was, so they come first.
@@ -137,7 +137,7 @@ anything = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(anything, min_size=1, max_size=6))
 def test_estimate_lies_within_its_finite_interval_whatever_is_submitted(given_attempts: list[Attempt]) -> None:
     got = MODEL.estimate(columns_of(given_attempts))
@@ -155,7 +155,7 @@ def test_estimate_lies_within_its_finite_interval_whatever_is_submitted(given_at
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(anything, min_size=1, max_size=8))
 def test_no_infinity_reaches_the_model_whatever_is_submitted(given_attempts: list[Attempt]) -> None:
     columns = columns_of(given_attempts)

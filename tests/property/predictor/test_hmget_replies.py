@@ -3,6 +3,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from redis.connection import Connection
 
 from leap_predictor.errors import StoreError
-from leap_predictor.history.hmget_replies import MAX_REPLY_BYTES, MAX_VALUE_BYTES, Replies
+from leap_predictor.history.hmget_replies import MAX_REPLY_BYTES, MAX_VALUE_BYTES, Replies, Values
 
 _VALUES = st.one_of(
     st.none(),
@@ -35,7 +37,7 @@ def _parts(data: bytes, cuts: list[float]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(places)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     replies=_REPLIES,
     cuts=st.lists(st.floats(0, 1), max_size=8),
@@ -50,7 +52,7 @@ def test_replies_come_out_as_they_went_in_however_they_are_cut(
     assert parser.read == replies
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(replies=_REPLIES)
 def test_replies_are_what_redis_py_reads(replies: list[list[bytes | None]]) -> None:
     ours, theirs = socket.socketpair()
@@ -65,7 +67,7 @@ def test_replies_are_what_redis_py_reads(replies: list[list[bytes | None]]) -> N
     assert parser.read == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     replies=_REPLIES,
     damage=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=3),
@@ -83,7 +85,36 @@ def test_damaged_replies_are_refused_or_read_to_the_number_asked_for_and_nothing
         assert complete[-1] == (len(parser.read) == len(replies))
 
 
-@settings(max_examples=300, deadline=None)
+def _outcome(count: int, parts: list[bytes]) -> tuple[Sequence[Values], bool]:
+    """What is read of the parts, and whether they are refused."""
+    parser = Replies(count)
+    try:
+        for part in parts:
+            parser.feed(part)
+    except StoreError:
+        return parser.read, True
+    return parser.read, False
+
+
+@settings(max_examples=300)
+@given(
+    replies=_REPLIES,
+    damage=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), max_size=2),
+    cuts=st.lists(st.floats(0, 1), max_size=8),
+)
+def test_however_an_answer_is_cut_the_same_is_read_of_it_and_it_is_refused_or_not(
+    replies: list[list[bytes | None]], damage: list[tuple[float, int]], cuts: list[float]
+) -> None:
+    data = bytearray(_sent(replies))
+    for place, mask in damage:
+        data[int(place * len(data))] ^= mask
+    sent = bytes(data) + b"*"  # of a reply that nobody asked for
+    whole = _outcome(len(replies), [sent])
+    assert whole == _outcome(len(replies), _parts(sent, cuts))
+    assert whole == _outcome(len(replies), [sent[at : at + 1] for at in range(len(sent))])
+
+
+@settings(max_examples=300)
 @given(st.binary(min_size=1, max_size=60))
 def test_garbage_is_no_reply(data: bytes) -> None:
     parser = Replies(50)
@@ -137,3 +168,60 @@ def test_no_more_is_kept_than_one_reply_may_have() -> None:
         parser.feed(value)
     with pytest.raises(StoreError, match="replies of more than"):
         parser.feed(value)
+
+
+class _Work:
+    """What a parser did: how often it called something built in, and how many bytes that looked through or copied."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.bytes = 0
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        before = sys.getprofile()
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def _note(self, frame: object, event: str, called: Any) -> None:
+        if event == "c_call":
+            self.calls += 1
+            searched = getattr(called, "__self__", None)
+            if isinstance(searched, bytes):
+                self.bytes += len(searched)
+
+
+def _work(replies: list[list[bytes | None]], piece_bytes: int) -> _Work:
+    sent = _sent(replies)
+    work = _Work()
+    parser = Replies(len(replies))
+    with work.counted():
+        for at in range(0, len(sent), piece_bytes):
+            parser.feed(sent[at : at + piece_bytes])
+    assert parser.read == replies
+    return work
+
+
+def test_line_ends_in_a_value_cost_nothing() -> None:
+    with_few, with_many = (_work([[b"\r\n" * count]], 1 << 20).calls for count in (200, 2_000))
+    assert with_few == with_many
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        pytest.param(lambda count: [[b"v" * count]], id="one value"),
+        pytest.param(lambda count: [[b"\r\n" * (count // 2)]], id="one value of line ends"),
+        pytest.param(lambda count: [[b"value"] * (count // 4)], id="one reply of many values"),
+        pytest.param(lambda count: [[None] * (count // 4)], id="one reply without values"),
+        pytest.param(lambda count: [[b"value", None]] * (count // 4), id="many replies"),
+    ],
+)
+@pytest.mark.parametrize("piece_bytes", [1, 7])
+def test_work_on_an_answer_in_small_pieces_is_in_proportion_to_its_size(repeated: Any, piece_bytes: int) -> None:
+    half, whole = (_work(repeated(count), piece_bytes) for count in (2_000, 4_000))
+    assert whole.calls <= 2.1 * half.calls
+    assert whole.bytes <= 2.1 * half.bytes

@@ -30,7 +30,7 @@ def _read(files: dict[str, bytes]) -> Layered | None:
         return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(name=st.sampled_from([NUMBERS, MATRICES]), flips=FLIPS)
 def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, flips: list[Flip]) -> None:
     model = _read({**_FILES, name: flipped(_FILES[name], flips)})
@@ -40,7 +40,7 @@ def test_files_with_any_bytes_flipped_are_refused_or_read_to_numbers(name: str, 
         assert np.isfinite(model.covariance).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(bit=st.integers(0, len(_FILES[MATRICES]) * 8 - 1))
 def test_matrices_with_a_flipped_bit_are_refused_or_still_the_same(bit: int) -> None:
     # The archive has a checksum of every array.
@@ -50,13 +50,13 @@ def test_matrices_with_a_flipped_bit_are_refused_or_still_the_same(bit: int) -> 
         np.testing.assert_array_equal(model.estimate(_ROWS).log_throughput, wanted.log_throughput)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(name=st.sampled_from([NUMBERS, MATRICES]), share=SHARES)
 def test_truncated_files_are_refused(name: str, share: float) -> None:
     assert _read({**_FILES, name: truncated(_FILES[name], share)}) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_any_bytes_are_refused(numbers: bytes, matrices: bytes) -> None:
     assert _read({NUMBERS: numbers, MATRICES: _FILES[MATRICES]}) is None

@@ -104,7 +104,7 @@ _FIELDS = {
 }
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     fields=st.fixed_dictionaries({}, optional=_FIELDS) | st.fixed_dictionaries(_FIELDS),
     candidates=st.lists(st.sampled_from(GOOD) | _ANYTHING, max_size=8) | _ANYTHING,

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import assume, given, settings
+import pytest
+import yaml
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kubernetes_types import problems
 from leap_features.hardware import CATALOGUE
 from leap_predictor.explanation import Choice
 from leap_predictor.schedulers import Labels, kubernetes_job, skypilot_task, slurm_options
+from leap_predictor.schedulers.job_file import SCHEDULERS, placed, unchanged
 from leap_predictor.schedulers.labels import NodeLabel
-from ranked_choices import rankings
+from ranked_choices import choice, rankings
 from skypilot_resources import requests
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -88,7 +92,6 @@ def additions(before: Any, after: Any, path: tuple[Any, ...] = ()) -> Iterator[t
         assert before == after
 
 
-@settings(deadline=None)
 @given(jobs, rankings())
 def test_kubernetes_job_keeps_all_it_has_and_gains_nothing_but_preferred_terms(
     job: dict[str, Any], ranking: list[Choice]
@@ -112,7 +115,6 @@ def test_kubernetes_job_keeps_all_it_has_and_gains_nothing_but_preferred_terms(
         assert result == (job, ())
 
 
-@settings(deadline=None)
 @given(rankings(min_size=1))
 def test_kubernetes_node_of_a_better_choice_never_scores_less(ranking: list[Choice]) -> None:
     labels = Labels()
@@ -125,8 +127,8 @@ def test_kubernetes_node_of_a_better_choice_never_scores_less(ranking: list[Choi
     labelled = [(choice, label) for choice in ranking if (label := labels.node(choice.hardware_type)) is not None]
     # The same hardware by two names: the better one stands for it.
     first: dict[NodeLabel, Choice] = {}
-    for choice, label in labelled:
-        first.setdefault(label, choice)
+    for one, label in labelled:
+        first.setdefault(label, one)
     scores = [score(label.values[0]) for label in first]
     assert scores == sorted(scores, reverse=True)
     assert all(scores)
@@ -177,7 +179,6 @@ constraints = st.lists(st.sampled_from(FEATURES) | group, min_size=1, max_size=3
 )
 
 
-@settings(deadline=None)
 @given(st.none() | constraints, rankings(), st.frozensets(st.sampled_from(FEATURES)))
 def test_slurm_prefers_a_node_only_where_the_constraint_of_the_job_allows_it(
     constraint: str | None, ranking: list[Choice], node: frozenset[str]
@@ -230,7 +231,6 @@ def sortable(request: dict[str, Any]) -> str:
     return repr(sorted({**request, "accelerators": given_one}.items()))
 
 
-@settings(deadline=None)
 @given(resources, rankings(), st.none() | st.integers(1, 8))
 def test_skypilot_may_be_answered_exactly_what_the_task_asked_for(
     asked: dict[str, Any] | None, ranking: list[Choice], per_node: int | None
@@ -260,3 +260,102 @@ def test_skypilot_may_be_answered_exactly_what_the_task_asked_for(
         found = [places.get(head.partition(":")[0].casefold(), len(ranking)) for head in heads]
         assert found == sorted(found)
     assert skypilot_task(result.job, ranking, accelerators_per_node=per_node).job == result.job
+
+
+OF_KUBERNETES = ("kind", "spec", "containers", "affinity", "nodeAffinity", PREFERRED, "resources", "limits", "a/b")
+OF_SKYPILOT = ("accelerators", "any_of", "ordered")
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner)
+        | st.dictionaries(st.sampled_from([*OF_KUBERNETES, *OF_SKYPILOT, 1, None]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(odd, rankings(min_size=1), st.none() | st.integers(1, 8))
+def test_whatever_a_job_is_none_of_its_own_is_lost(job: Any, ranking: list[Choice], per_node: int | None) -> None:
+    results = [
+        kubernetes_job(job, ranking),
+        skypilot_task(job, ranking, accelerators_per_node=per_node),
+        slurm_options(job, ranking, SLURM_LABELS),
+    ]
+    for result in results:
+        if not isinstance(job, dict | list | tuple):
+            assert repr(result.job) == repr(job)
+            assert len(result.warnings) == 1
+    assert [kubernetes_job(job, []).warnings, skypilot_task(job, []).warnings, slurm_options(job, []).warnings] == [
+        ()
+    ] * 3
+
+
+files = (
+    st.binary(max_size=40)
+    | st.text(alphabet="a:- \n[]{}#!|>&*'\"%", max_size=40).map(str.encode)
+    | anything.map(lambda content: json.dumps(content).encode())
+    | jobs.map(lambda job: yaml.safe_dump(job).encode())
+    | st.lists(st.sampled_from(["#!/bin/sh", "#SBATCH -C ib", "#SBATCH -C 'a", "srun"]), max_size=4).map(
+        lambda lines: "\n".join(lines).encode()
+    )
+)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@given(files, rankings())
+def test_whatever_a_file_holds_a_scheduler_is_given_it_or_a_job_with_a_preference(
+    scheduler: str, file: bytes, ranking: list[Choice]
+) -> None:
+    result, warnings = placed(scheduler, file, ranking, SLURM_LABELS, 8)
+    if not ranking:
+        assert (result, warnings) == (unchanged(scheduler, file), ())
+    elif scheduler == "slurm":
+        assert result == b"" or (result.startswith(b"--prefer=") and result.count(b"\n") == 1)
+    elif result != file:
+        assert (b"nodeAffinity" if scheduler == "kubernetes" else b"ordered") in result
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+@given(st.dictionaries(texts, texts, max_size=4))
+def test_json_that_is_printed_is_the_same_as_yaml(said: dict[str, str]) -> None:
+    file = json.dumps({"kind": "Pod", "metadata": said, "spec": {"containers": []}}).encode()
+    result = placed("kubernetes", file, [choice("L4")], Labels()).job
+    assert result != file
+    assert yaml.safe_load(result) == json.loads(result)
+    assert json.loads(result)["metadata"] == said
+
+
+documents = st.sampled_from(
+    [
+        "kind: Service\nspec: {clusterIP: None}  # none\n",
+        "# why\nkind: Pod\nspec: {containers: [{name: a}]}\n",
+        '{"kind": "Pod", "spec": {"containers": [{"name": "b"}]}}\n',
+        "kind: Pod\nspec:\n  containers:\n  - args:\n    - |\n      ---x\n      two\n",
+        "",
+        "just text\n",
+    ]
+)
+
+
+@given(
+    st.sampled_from(["", "---\n", "# a file\n---\n", "%YAML 1.1\n---\n"]),
+    st.lists(documents, min_size=2, max_size=5),
+    st.sampled_from(["---\n", "---\r\n", "--- # next\n"]),
+)
+def test_documents_of_one_file_keep_their_order_and_those_without_pods_their_bytes(
+    head: str, written: list[str], separator: str
+) -> None:
+    ranking = [choice("L4")]
+    text = head + separator.join(written)
+    before = list(yaml.safe_load_all(text))
+    assume(sum(document is not None for document in before) > 1)
+    result = placed("kubernetes", text.encode(), ranking, Labels()).job
+    assert list(yaml.safe_load_all(result)) == [
+        kubernetes_job(one, ranking).job if isinstance(one, dict) and one["kind"] == "Pod" else one for one in before
+    ]
+    assert all(one.encode() in result for one in written if "Pod" not in one)
+    assert result.startswith(head.encode())
+    assert not result.startswith(b"{\n")  # kubectl would take all of it for JSON

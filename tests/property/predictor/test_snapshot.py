@@ -40,7 +40,7 @@ def entries() -> st.SearchStrategy[tuple[tuple[View, Key], Row]]:
     return st.sampled_from(VIEWS).flatmap(lambda view: st.tuples(st.tuples(st.just(view), keys(view)), rows(view)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(entries(), max_size=60).map(dict),
     st.lists(st.builds(Subject, NAMES, NAMES, NAMES, COUNTS), max_size=5),

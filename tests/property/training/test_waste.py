@@ -69,7 +69,7 @@ def dense(fit: Fit, layout: Design) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 @given(some_runs(), st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_solving_by_families_equals_solving_all_at_once(runs: Runs, seed: int) -> None:
     random = np.random.default_rng(seed)
     layout = design(runs, len(runs.log_price))
@@ -109,7 +109,7 @@ def test_draws_spread_as_the_equations_say() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_was_measured_equals_a_count_run_by_run(seed: int) -> None:
     random = np.random.default_rng(seed)
     count, types = 40, 3
@@ -131,7 +131,7 @@ def test_what_was_measured_equals_a_count_run_by_run(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_where_jobs_only_fail_equals_a_search_job_by_job(seed: int) -> None:
     random = np.random.default_rng(seed)
     made = history(0, models=1, jobs_per_model=(30, 31)).jobs
@@ -183,7 +183,7 @@ def test_where_jobs_only_fail_equals_a_search_job_by_job(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_jobs_lose_on_a_draw_equals_the_sum_over_jobs(seed: int) -> None:
     random = np.random.default_rng(seed)
     count, cells, types, draws, margin = 25, 3, 5, 4, 0.05
@@ -220,7 +220,7 @@ def test_figures_do_not_depend_on_the_order_of_the_jobs() -> None:
 
 
 @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_units_of_throughput_and_time_do_not_matter(samples: float, hours: float) -> None:
     jobs = history(4, models=2, jobs_per_model=(60, 90)).jobs
     scaled = dataclasses.replace(jobs, throughput=jobs.throughput * samples, device_hours=jobs.device_hours * hours)

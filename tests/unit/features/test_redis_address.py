@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from redis.connection import SSLConnection
 
 from leap_features import redis_address
@@ -51,6 +55,14 @@ def test_tls_is_the_schemes_choice(scheme: str, encrypted: bool) -> None:
         ("redis+sentinel://a:1,/leap?sentinel_password=secret", "must name sentinels and a master"),
         ("redis+sentinel://:sec/secret@a:1/leap", "write / as %2F"),
         ("redis+sentinel://a:1/leap/x", "the database must be a number"),
+        ("redis://h?foo=secret", "redis:// has no option foo: there are username, password, db, client_name,"),
+        ("redis://h?pass=secret", "redis:// has no option pass: there are"),
+        ("redis://h?ssl_ca_certs=/ca.pem", "redis:// has no option ssl_ca_certs: it is for rediss://, which is TLS"),
+        ("redis://h?decode_responses=true", "redis:// has no option decode_responses: there are"),
+        ("unix:///run/redis.sock?socket_keepalive=yes", "unix:// has no option socket_keepalive: there are"),
+        ("rediss://h?sentinel_password=secret", "rediss:// has no option sentinel_password: there are"),
+        ("redis+sentinel://a:1/leap?foo=secret", "no option foo: there are"),
+        ("redis://u:1?secret=x@h", "has an option that redis:// does not take (in user and password, write ? as %3F)"),
     ],
 )
 def test_anything_else_is_refused_with_its_rule_and_without_its_password(url: str, rule: str) -> None:
@@ -60,11 +72,72 @@ def test_anything_else_is_refused_with_its_rule_and_without_its_password(url: st
     assert "secret" not in str(caught.value)
 
 
-def test_an_option_that_redis_py_refuses_is_named_with_the_address() -> None:
-    address = redis_address.parse("redis://:secret@h?socket_timeout=soon")
-    with pytest.raises(ValueError, match=r"Invalid value for 'socket_timeout'") as caught:
-        connector(address)
-    assert "'redis://:***@h?socket_timeout=soon'" in str(caught.value)
+@pytest.mark.parametrize(
+    ("option", "rule"),
+    [
+        ("socket_timeout=soon", "socket_timeout must be seconds above 0, such as 0.5"),
+        ("socket_connect_timeout=0.0", "socket_connect_timeout must be seconds above 0, such as 0.5"),
+        ("db=", "db must be a whole number"),
+        ("ssl_cert_reqs=maybe", "ssl_cert_reqs must be required, optional or none"),
+        ("ssl_check_hostname=off", "ssl_check_hostname must be yes or no"),
+        ("protocol=4", "protocol must be 2 or 3"),
+        ("max_connections=-1", "max_connections must be a whole number from 1"),
+        ("max_connections=00", "max_connections must be a whole number from 1"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_refused_with_its_rule(option: str, rule: str) -> None:
+    for url in (f"rediss://:secret@h?{option}", f"rediss+sentinel://:secret@h/leap?{option}"):
+        with pytest.raises(ValueError, match=re.escape(rule)) as caught:
+            redis_address.parse(url)
+        assert redact_url(url) in str(caught.value)
+        assert option in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+def test_the_docs_name_the_very_options_that_are_taken() -> None:
+    operations = Path(__file__).parents[3] / "docs" / "operations.md"
+    table = operations.read_text(encoding="utf-8").partition("| options | of |")[2].partition("\n\n")[0]
+    with pytest.raises(ValueError, match="has no option foo: there are ") as caught:
+        redis_address.parse("rediss+sentinel://a/leap?foo=1")  # which takes all
+    taken = str(caught.value).partition("there are ")[2].split(", ")
+    named = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    named = [name for names in named for name in re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", names))]
+    assert sorted(named) == sorted(taken)
+
+
+SECRET: Final = "hunter2"
+NAMES: Final = st.sampled_from(["foo", "pass", "pwd", "password", "ssl_password", "sentinel_password", "ssl_ciphers"])
+
+
+@given(
+    st.sampled_from(["", *(f"{scheme}://" for scheme in (*redis_address.SCHEMES, *redis_address.SENTINEL_SCHEMES))]),
+    st.lists(st.text(":?&=#/%@ab", max_size=3), min_size=2, max_size=2).map(SECRET.join),
+    st.lists(NAMES, max_size=3),
+)
+def test_no_message_ever_shows_a_password(scheme: str, password: str, names: list[str]) -> None:
+    options = "&".join(f"{name}={'ok' if name == 'ssl_ciphers' else SECRET}" for name in names)
+    url = f"{scheme}u:{password}@h:1/leap?{options}"
+    assert SECRET not in redact_url(url)
+    try:
+        address = redis_address.parse(url)
+        said = f"{address} {address!r}"
+    except ValueError as error:
+        said = str(error)
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h?username=u&password=p&db=1&client_name=n&protocol=2&max_connections=3&health_check_interval=4"
+        "&retry_on_timeout=yes&socket_timeout=5&socket_connect_timeout=6&socket_keepalive=yes",
+        "unix:///run/redis.sock?db=1&socket_timeout=5",
+        "rediss://h?ssl_ca_certs=/ca.pem&ssl_ca_path=/ca&ssl_ca_data=x&ssl_cert_reqs=optional&ssl_check_hostname=no"
+        "&ssl_certfile=/c.pem&ssl_keyfile=/k.pem&ssl_password=p&ssl_ciphers=HIGH",
+    ],
+)
+def test_every_option_that_is_taken_makes_a_connection(url: str) -> None:
+    assert connector(redis_address.parse(url))() is not None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +146,9 @@ def test_an_option_that_redis_py_refuses_is_named_with_the_address() -> None:
         ("redis://h:1/0", "redis://h:1/0"),
         ("redis://:p@h/0", "redis://:***@h/0"),
         ("redis://u:p:q@r@h/0", "redis://u:***@h/0"),
+        ("rediss://h/0?password=p@q", "rediss://h:***"),
         ("redis://h/0?password=p&db=1", "redis://h/0?password=***&db=1"),
+        ("rediss://h/0?ssl_password=p&ssl_ca_certs=/ca.pem", "rediss://h/0?ssl_password=***&ssl_ca_certs=/ca.pem"),
         (
             "redis+sentinel://u:p@a,b/m?sentinel_username=s&sentinel_password=p@q",
             "redis+sentinel://u:***@a,b/m?sentinel_username=s&sentinel_password=***",

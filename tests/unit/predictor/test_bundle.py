@@ -58,6 +58,13 @@ def test_publishing_the_same_bundle_again_changes_nothing(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CURRENT, current_id(tmp_path)])
 
 
+def test_a_pipe_in_place_of_current_is_left_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / CURRENT)
+    with pytest.raises(BundleError, match="is a pipe, which no file may replace"):
+        publish_small_bundle(tmp_path)
+    assert (tmp_path / CURRENT).is_fifo()
+
+
 def test_link_to_one_bundle_is_that_bundle(tmp_path: Path) -> None:
     bundle_id = publish_small_bundle(tmp_path / "bundles")
     link = tmp_path / "served"

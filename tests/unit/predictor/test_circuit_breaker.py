@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from leap_predictor.history.circuit_breaker import FAILURES, FIRST_PAUSE_S, LONGEST_PAUSE_S, CircuitBreaker
 
 
@@ -77,4 +79,33 @@ def test_success_forgets_earlier_pauses() -> None:
     for _ in range(FAILURES):
         breaker.failed("anew")
     clock.now += FIRST_PAUSE_S
+    assert breaker.allow() is None
+
+
+def test_trial_of_which_nothing_is_heard_is_given_up() -> None:
+    """Its caller may have been interrupted before it could say how it went."""
+    breaker, clock = opened()
+    clock.now += FIRST_PAUSE_S
+    assert breaker.allow() is None
+    clock.now += LONGEST_PAUSE_S - 0.001
+    assert breaker.allow() is not None
+    clock.now += 0.001
+    assert breaker.allow() is None
+    breaker.failed("still")
+    assert breaker.state.retry_in_s == 2 * FIRST_PAUSE_S
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), RecursionError()])
+def test_what_tells_nothing_of_the_store_is_not_held_against_it(error: BaseException) -> None:
+    breaker, clock = opened()
+    state = breaker.state
+
+    def read() -> None:
+        raise error
+
+    clock.now += FIRST_PAUSE_S
+    for _ in range(3):
+        with pytest.raises(type(error)):
+            breaker.guard(read)
+    assert breaker.state.failures == state.failures
     assert breaker.allow() is None

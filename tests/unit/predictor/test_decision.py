@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leap_predictor.decisions.decision import MAX_DECISION_BYTES, Decision, InvalidDecision, decode, encode
@@ -36,7 +36,6 @@ decisions = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(decisions)
 def test_a_decision_survives_its_line(made: Decision) -> None:
     line = encode(made)

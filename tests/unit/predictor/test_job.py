@@ -14,6 +14,7 @@ from leap_predictor.job import (
     check_config,
     checked_candidates,
     checked_job,
+    unknown_architecture,
 )
 
 GOOD: dict[str, Any] = {"job_name": "train-bert-7", "model_type": "bert", "trainer_count": 8}
@@ -40,30 +41,34 @@ def test_good_job_passes_unchanged() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"job_name": ...}, "missing required field `job_name`"),
-        ({"model_type": ...}, "missing required field `model_type`"),
-        ({"trainer_count": ...}, "missing required field `trainer_count`"),
-        ({"trainer_count": 0}, "trainer_count = 0: expected `int` >= 1"),
-        ({"trainer_count": "8"}, "trainer_count = '8': expected `int`, got `str`"),
+        ({"job_name": ...}, "job_name missing: a job needs job_name, model_type, trainer_count"),
+        ({"model_type": ...}, "model_type missing: a job needs"),
+        ({"trainer_count": ...}, "trainer_count missing: a job needs"),
+        ({"trainer_count": 0}, "trainer_count = 0: must be a whole number from 1 to 2,147,483,647, such as 8"),
+        ({"trainer_count": "8"}, "trainer_count = '8': must be a whole number from 1"),
         ({"trainer_count": None}, "trainer_count = None"),
         ({"trainer_count": True}, "trainer_count = True"),
         ({"trainer_count": 2**31}, "trainer_count = 2147483648"),
         ({"job_name": ""}, "job_name = ''"),
-        ({"model_type": "a/b"}, "model_type = 'a/b'"),
-        ({"batch_size": -1}, "batch_size = -1"),
+        ({"model_type": "a/b"}, "model_type = 'a/b': must be text of 1–128 characters, without /"),
+        ({"batch_size": -1}, "batch_size = -1: must be a number from 0 to 1,000,000,000,000, such as 32"),
         ({"batch_size": float("nan")}, "batch_size = nan"),
         ({"batch_size": "32"}, "batch_size = '32'"),
         ({"reader_count": -1}, "reader_count = -1"),
-        ({"config": {"a": 1, "x": [1]}}, "config.x = [1]: expected"),
-        ({"config": {"a": 1, "x": np.float64(1)}}, "config.x = np.float64(1.0): expected"),
-        ({"config": {str(at): at for at in range(MAX_CONFIG_KEYS + 1)}}, "expected `object` of length <= 10000"),
-        ({"architecture": {"heads": 8, "layers": "12"}}, "architecture.layers = '12': expected `float`"),
-        ({"architecture": {"layers": None}}, "architecture.layers = None: expected `float`"),
-        ({"architecture": {"layers": True}}, "architecture.layers = True: expected `float`"),
-        ({"architecture": {"layers": [12]}}, "architecture.layers = [12]: expected `float`"),
-        ({"architecture": [12]}, "architecture = [12]: expected `object`"),
+        ({"config": {"a": 1, "x": [1]}}, "config.x = [1]: must be a number, text, true, false or null"),
+        ({"config": {"a": 1, "x": np.float64(1)}}, "null (None), got float64: convert it"),
+        ({"config": {str(at): at for at in range(MAX_CONFIG_KEYS + 1)}}, "must be a mapping of at most 10,000 keys"),
+        ({"architecture": {"heads": 8, "layers": "12"}}, "architecture.layers = '12': must be a number"),
+        ({"architecture": {"layers": None}}, "architecture.layers = None: must be a number"),
+        ({"architecture": {"layers": True}}, "architecture.layers = True: must be a number"),
+        ({"architecture": {"layers": [12]}}, "architecture.layers = [12]: must be a number"),
+        ({"architecture": [12]}, "architecture = [12]: must be a mapping of at most 10,000 names to numbers"),
         ({"model_type": "\ud800"}, "model_type = '\\ud800'"),
-        ({"trainers": 8}, "unknown field `trainers`"),
+        ({"config": {7: 1}}, "config has the key 7: a key must be text"),
+        ({"trainers": 8}, "unknown field 'trainers'; did you mean trainer_count? (a job has job_name, model_type, "),
+        ({"trainers": 8, "trainer_count": ...}, "unknown field 'trainers'; did you mean trainer_count?"),
+        ({"world_size": 8}, "unknown field 'world_size'; did you mean trainer_count?"),
+        ({"frob": 8}, "unknown field 'frob'; remove it"),
     ],
 )
 def test_each_broken_rule_is_named_with_the_value(changes: dict[str, Any], message: str) -> None:
@@ -156,3 +161,21 @@ def test_text_of_other_classes_becomes_plain_text() -> None:
     job = checked_job(Job(np.str_("train"), np.str_("bert"), 8))
     assert (type(job.job_name), type(job.model_type)) == (str, str)
     assert [type(name) for name in checked_candidates(np.array(["A100", "H100"]))] == [str, str]
+
+
+def test_architecture_of_unknown_names_is_told_with_what_may_have_been_meant() -> None:
+    assert unknown_architecture({"paramters": 3e9, "layers": 12.0, "frob": 1.0}, ()) == [
+        "job: architecture names 'frob', which no model knows",
+        "job: architecture names 'paramters', which no model knows; did you mean parameters?",
+    ]
+    assert len(unknown_architecture({f"frob-{number}": 1.0 for number in range(100)}, ())) == 6
+
+
+def test_architecture_that_the_model_was_trained_on_is_known() -> None:
+    features = ("architecture__sparsity", "config__frob", "log_trainers")
+    assert unknown_architecture({"sparsity": 0.5, "layers": 12.0}, features) == []
+    assert unknown_architecture({"sparsty": 0.5, "frob": 1.0, "log_trainers": 1.0}, features) == [
+        "job: architecture names 'frob', which no model knows",
+        "job: architecture names 'log_trainers', which no model knows",
+        "job: architecture names 'sparsty', which no model knows; did you mean sparsity?",
+    ]

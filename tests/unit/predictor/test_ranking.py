@@ -110,9 +110,22 @@ def test_unknown_hardware_and_hardware_without_cost_are_dropped_alone() -> None:
 @pytest.mark.parametrize("name", ["H100", "H100-80", "h100_80"])
 def test_policy_names_hardware_by_any_of_its_names(name: str) -> None:
     policy: Any = Policy(costs={name: 1.5})
-    assert eligible(["H100", "h100-80"], CATALOGUE, policy)[0] == (Eligible("H100", 1.5), Eligible("h100-80", 1.5))
+    for asked in ("H100", "h100-80"):
+        assert eligible([asked], CATALOGUE, policy)[0] == (Eligible(asked, 1.5),)
     never = Policy(candidates=Candidates(never=frozenset({name})))
     assert eligible(["H100"], CATALOGUE, never) == ((), {"H100": "the policy says never"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"), [(["h100-80", "H100"], "h100-80"), (["H100", "h100-80", "H100-80"], "H100-80")]
+)
+def test_hardware_asked_about_by_several_names_stands_once_by_the_catalogues_own_if_it_is_there(
+    asked: list[str], kept: str
+) -> None:
+    good, dropped = eligible(asked, CATALOGUE, Policy())
+    assert [one.hardware_type for one in good] == [kept]
+    why = f"another name of {kept}: ask about each hardware type once"
+    assert dropped == {name: why for name in asked if name != kept}
 
 
 def test_cost_of_the_policy_stands_in_where_the_catalogue_has_none() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leap_predictor.decisions.rotating_lines import RotatingLines, rotated_files
@@ -19,7 +19,6 @@ def everything(path: Path) -> bytes:
     return b"".join(each.read_bytes() for each in (*rotated_files(path), path) if each.exists())
 
 
-@settings(deadline=None)  # of the disk
 @given(st.lists(st.lists(line, min_size=1, max_size=5), max_size=12), st.integers(1, 60))
 def test_files_together_hold_every_line_in_order(batches: list[list[bytes]], max_bytes: int) -> None:
     with TemporaryDirectory() as directory:

@@ -299,7 +299,7 @@ def some_rows(draw: random.Random, attempts: int, days: int) -> list[Row]:
     return rows
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32),
     attempts=st.integers(1, 250),

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from leap_features.durable import NotReplaceable
 from leap_features.events import CompletionEvent, decode, encode
 from leap_features.family import family_of
 from leap_training.event_columns import EventColumns
@@ -163,6 +164,13 @@ def test_a_fleet_is_not_overwritten_unless_it_is_meant(tmp_path: Path) -> None:
     write_fleet(other, tmp_path, "parquet", force=True)
     assert set(files(tmp_path)) == {"completions.parquet", "truth.parquet", "fleet.json"}
     assert read_description(tmp_path).settings.seed == 4
+
+
+def test_what_is_no_file_is_not_replaced_though_it_is_meant(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "truth.parquet")
+    with pytest.raises(NotReplaceable, match=r"truth\.parquet is a pipe, which no file may replace"):
+        write_fleet(Fleet(SMALL), tmp_path, "jsonl", force=True)
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]
 
 
 def test_a_fleet_that_was_broken_off_leaves_what_was_there(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def slowly(steps: Steps, h: int) -> float:
     return n * b / (work**6 + waiting**6) ** (1 / 6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     trainers=st.sampled_from([1, 2, 8, 9, 64, 512]),
     batch=st.sampled_from([1, 7, 256, 8192]),

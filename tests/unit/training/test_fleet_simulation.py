@@ -209,7 +209,7 @@ def test_popularity_has_the_papers_two_figures() -> None:
     assert share[-560:].sum() == pytest.approx(TAIL_SHARE, rel=1e-6)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     days=st.integers(1, 4),
     per_day=st.integers(1, 60),

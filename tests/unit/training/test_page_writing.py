@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from leap_training.page.writing import write_page
+from leap_training.page.writing import check_page, write_page
 
 WRITE = "import sys; from pathlib import Path; from leap_training.page.writing import write_page; "
 
@@ -33,6 +35,27 @@ def test_link_stays_a_link_and_the_file_that_it_names_is_written(tmp_path: Path)
 def test_page_goes_to_standard_output_where_it_is_asked_to() -> None:
     command = [sys.executable, "-c", f"{WRITE}write_page(Path('/dev/stdout'), 'page')"]
     assert subprocess.run(command, capture_output=True, check=True).stdout == b"page"
+
+
+def test_page_goes_into_a_pipe_which_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_page(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_page(pipe, "page")
+    assert os.read(reading, 100) == b"page"
+    os.close(reading)
+    assert pipe.is_fifo()
+
+
+def test_page_goes_into_no_socket(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as bound:
+        bound.bind(str(path))
+    for write in (check_page, lambda path: write_page(path, "page")):
+        with pytest.raises(OSError, match="is a socket, which no file may replace"):
+            write(path)
+    assert path.is_socket()
 
 
 def test_disk_that_is_full_leaves_the_page_of_before_whole(tmp_path: Path) -> None:

@@ -60,6 +60,29 @@ def test_trees_are_published_and_judged_like_the_layered_model(
     assert {"family_history__last", "log_peak_tflops"} <= set(bundle.model.features)
 
 
+def test_model_behind_the_backoff_is_warned_of_with_both_figures(dataset: Path, tmp_path: Path) -> None:
+    # Of few trainers' cells nearly all have run before: the last value is exact, which trees of few rows are not.
+    repeats = write(tmp_path / "set.parquet", [row for row in rows(1_600) if row["trainer_count"] == 1])
+    result = train(repeats, "--bundles", tmp_path / "bundles", "--model", "xgboost", "--json")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads(result.stdout)["metrics"]
+    model, last = (metrics[f"held_out_all_{name}_within20"] for name in ("model", "backoff_last"))
+    assert model < last
+    said = f"warning: all attempts: the model has {model:.1f} % within ±20 %, back-off's last value {last:.1f} %"
+    assert said in result.stderr
+    assert "`leap nightly` publishes only what holds up" in result.stderr
+    assert "warning: all attempts" not in train(dataset, "--bundles", tmp_path / "bundles").stderr
+
+
+def test_directory_of_bundles_that_is_a_file_is_refused_before_the_fit(dataset: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bundles"
+    path.touch()
+    result = train(dataset, "--bundles", path)
+    assert result.exit_code == 1
+    assert f"{path} is no directory that takes files (Not a directory): mend that, or name another" in result.output
+    assert "fitting" not in result.output
+
+
 def test_few_rows_are_fitted_without_figures(tmp_path: Path) -> None:
     result = train(write(tmp_path / "set.parquet", rows(10)), "--bundles", tmp_path / "bundles")
     assert result.exit_code == 0, result.output

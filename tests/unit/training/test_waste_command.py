@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -137,6 +138,8 @@ def test_rows_that_are_no_events_are_counted_and_the_rest_measured(fleet: Path, 
     [
         (["--mapping", "{mapping}"], "--mapping is for tables"),
         (["--html", "nowhere/waste.html"], "nowhere is no directory"),
+        (["--parquet", "nowhere/waste.parquet"], "nowhere is no directory"),
+        (["--parquet", "{pipe}"], "is a pipe, which no file may replace: name a file"),
         ([], "no archive"),
     ],
 )
@@ -145,10 +148,13 @@ def test_mistakes_are_explained(tmp_path: Path, arguments: list[str], message: s
     mapping.write_text("")
     directory = tmp_path / "empty"
     directory.mkdir()
-    result = waste(directory, *(argument.format(mapping=mapping) for argument in arguments))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    result = waste(directory, *(argument.format(mapping=mapping, pipe=pipe) for argument in arguments))
     assert result.exit_code == 1
     assert message in result.output
     assert "Traceback" not in result.output
+    assert pipe.is_fifo()
 
 
 def test_the_directory_of_a_fleet_is_told_from_an_archive(fleet: Path) -> None:

@@ -230,7 +230,7 @@ def test_no_waste_is_a_figure_too(report: WasteReport) -> None:
     assert {cell.attributes.get("class", "heat-0") for cell in root.one("matrix").find("td")} == {"heat-0"}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.text(st.characters(), min_size=1, max_size=128), min_size=1, max_size=8, unique=True),
     st.lists(st.text(st.characters(), min_size=1, max_size=128), min_size=1, max_size=8, unique=True),

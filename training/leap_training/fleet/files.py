@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leap_features.durable import publish, remove_leftovers, sync, temporary_path
+from leap_features.durable import publish, remove_leftovers, replaceable, sync, temporary_path
 from leap_features.events import encode
 from leap_training.fleet.events import EVENT_SCHEMA, event_table, events, truth_schema, truth_table
 from leap_training.fleet.settings import FleetSettings
@@ -86,6 +86,8 @@ def write_fleet(
     there = [name for name in (FLEET, TRUTH, *EVENTS.values()) if (directory / name).exists()]
     if there and not force:
         raise FleetExists(f"{directory} has {there[0]} already: give another --out, or replace the fleet by --force")
+    for name in there:
+        replaceable(directory / name)
     directory.mkdir(parents=True, exist_ok=True)
     sync(directory.parent)
     remove_leftovers(directory, time.time())

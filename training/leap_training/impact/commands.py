@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from leap_features import family, hardware
+from leap_features.durable import usable_directory
 from leap_features.events import to_us
 from leap_features.explained import explained
 from leap_features.instant import Instant
@@ -75,10 +76,13 @@ def impact_command(
     from leap_training.impact.attempts import Span  # noqa: PLC0415
     from leap_training.impact.decided import files_of, read_decisions  # noqa: PLC0415
     from leap_training.impact.measure import NothingToMeasure, Options, measure  # noqa: PLC0415
+    from leap_training.page.writing import check_page, write_page  # noqa: PLC0415
 
-    if page_path is not None and not page_path.parent.is_dir():
-        raise click.ClickException(f"{page_path.parent} is no directory: make it first, or write elsewhere with --page")
     with explained(*MENDABLE, ArchiveError, NothingToMeasure):
+        if out is not None:
+            usable_directory(out)
+        if page_path is not None:
+            check_page(page_path)
         settings = Settings.from_env()
         catalogue = priced(costs_path)
         source = completions or Path(settings.archive)
@@ -102,7 +106,6 @@ def impact_command(
             written.append(write_parquet(report, out))
         if page_path is not None:
             from leap_training.impact.page import page  # noqa: PLC0415
-            from leap_training.page.writing import write_page  # noqa: PLC0415
 
             write_page(page_path, page(report))
             written.append(page_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from leap_features import parquet_files
+from leap_features.durable import publish, replaceable, usable_directory
 from leap_features.levels import BACKOFF
 from leap_training.judge.judge import Outcome
 from leap_training.judge.pooled import Pooled
@@ -21,14 +21,14 @@ PREDICTIONS: Final = "predictions.parquet"
 
 
 def begin(directory: Path) -> None:
-    """Make `directory` if need be, and find out whether files can be written there.
+    """Make `directory` if need be, and find out whether the files can be written there.
 
     Raises:
         OSError: they cannot.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=directory):
-        pass
+    usable_directory(directory)
+    for name in (JUDGED, ROWS, PREDICTIONS):
+        replaceable(directory / name)
 
 
 def write(outcome: Outcome, directory: Path) -> None:
@@ -40,9 +40,7 @@ def write(outcome: Outcome, directory: Path) -> None:
     (directory / JUDGED).unlink(missing_ok=True)
     parquet_files.write(_rows(outcome), directory / ROWS)
     parquet_files.write(_predictions(outcome.pooled), directory / PREDICTIONS)
-    unfinished = directory / f".{JUDGED}"
-    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(outcome.judged), indent=1))
-    unfinished.replace(directory / JUDGED)
+    publish(directory, JUDGED, msgspec.json.format(msgspec.json.encode(outcome.judged), indent=1), replace=True)
 
 
 def _rows(outcome: Outcome) -> pa.Table:

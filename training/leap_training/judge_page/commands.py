@@ -25,11 +25,11 @@ def report_command(directory: Path, out_path: Path | None) -> None:
     from leap_training.judge_page.page import page  # noqa: PLC0415  # `--help` needs no pyarrow
     from leap_training.judge_page.reading import JUDGED, PREDICTIONS, ROWS, read  # noqa: PLC0415
     from leap_training.judge_page.verdict import JudgedError  # noqa: PLC0415
-    from leap_training.page.writing import write_page  # noqa: PLC0415
+    from leap_training.page.writing import check_page, write_page  # noqa: PLC0415
 
     out = directory / "report.html" if out_path is None else out_path
-    if not out.parent.is_dir():
-        raise click.ClickException(f"{out.parent} is no directory: make it first, or write {out.name} elsewhere")
+    with explained(OSError):
+        check_page(out)
     if out.exists() and any(
         (directory / name).exists() and out.samefile(directory / name) for name in (JUDGED, ROWS, PREDICTIONS)
     ):

@@ -14,7 +14,7 @@ from leap_training.nightly.state import begun_nights, put_aside, remove_aside
 
 _BUNDLE_ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{16}")
 _REMOVED: Final = ".removing-"
-_HIDDEN: Final = (".publishing-", f".{bundle.CURRENT}-", _REMOVED)
+_HIDDEN: Final = (".publishing-", f".{bundle.CURRENT}.", _REMOVED)
 
 
 def remove_old_runs(root: Path, keep: int) -> None:

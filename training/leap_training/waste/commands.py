@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from leap_features import family, hardware
+from leap_features.durable import replaceable
 from leap_features.explained import explained
 from leap_features.settings import Settings
 from leap_training.past_runs import reading_of
@@ -73,15 +74,17 @@ def waste_command(
     RUNS is an archive, or a table of past runs (.csv, .jsonl, .parquet).
     """
     from leap_features.archive import ArchiveError  # noqa: PLC0415  # `--help` needs no numpy
+    from leap_training.page.writing import check_page, write_page  # noqa: PLC0415
     from leap_training.waste import table, truth  # noqa: PLC0415
     from leap_training.waste.measure import NothingToMeasure, Options, measure  # noqa: PLC0415
 
     began = time.monotonic()
-    for path in (parquet_path, html_path):
-        if path is not None and not path.parent.is_dir():
-            raise click.ClickException(f"{path.parent} is no directory: make it first, or write {path.name} elsewhere")
-    _not_over_inputs((parquet_path, html_path), (runs, mapping_path, costs_path, truth_path))
     with explained(*MENDABLE, ArchiveError, NothingToMeasure, truth.TruthError):
+        if parquet_path is not None:
+            replaceable(parquet_path)
+        if html_path is not None:
+            check_page(html_path)
+        _not_over_inputs((parquet_path, html_path), (runs, mapping_path, costs_path, truth_path))
         settings = Settings.from_env()
         catalogue = priced(costs_path)
         jobs = _read(runs, mapping_path, settings, catalogue, keep_ids=truth_path is not None)
@@ -95,7 +98,6 @@ def waste_command(
 
             write_parquet(measured.report, parquet_path)
         if html_path is not None:
-            from leap_training.page.writing import write_page  # noqa: PLC0415
             from leap_training.waste.page import page  # noqa: PLC0415
 
             write_page(html_path, page(measured.report))
@@ -114,11 +116,9 @@ def waste_command(
 
 
 def _not_over_inputs(written: Sequence[Path | None], read: Sequence[Path | None]) -> None:
-    """Refuse to write over what is read, over what is no plain file, or two things to one file."""
+    """Refuse to write over what is read, or two things to one file."""
     paths = [path for path in written if path is not None]
     for path in paths:
-        if path.exists() and not path.is_file():
-            raise click.ClickException(f"{path} is no plain file: name another to write to")
         if any(path.exists() and path.samefile(other) for other in read if other is not None):
             raise click.ClickException(f"{path} is what this command reads: name another file to write to")
     if len({path.resolve() for path in paths}) < len(paths):

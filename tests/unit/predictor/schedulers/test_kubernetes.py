@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any
 
 import pytest
@@ -208,6 +209,30 @@ def test_job_without_a_pod_template_is_left_as_it_is_and_said() -> None:
     result = kubernetes_job(job, RANKING, LABELS)
     assert result.job == job
     assert result.warnings == ("the TrainJob has no pod template (a spec with containers): it is left as it is",)
+
+
+@pytest.mark.parametrize("job", [None, "x", [1], b"", 7, [{"kind": "Pod", "spec": GPU_POD}]])
+def test_manifest_that_is_no_object_is_left_as_it_is_and_said(job: Any) -> None:
+    result = kubernetes_job(job, RANKING, LABELS)
+    assert result.job == job
+    assert result.warnings == (
+        f"the manifest must be an object (a dict, as JSON and YAML are read), got {job!r}: it is left as it is",
+    )
+    assert kubernetes_job(job, [], LABELS) == (job, ())
+
+
+def test_manifest_that_cannot_be_copied_or_walked_through_is_left_as_it_is_and_said() -> None:
+    endless: dict[str, Any] = {"kind": "Pod"}
+    endless["spec"] = endless
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"spec": deep}
+    for job in (endless, deep, {"kind": "Pod", "lock": threading.Lock()}):
+        result = kubernetes_job(job, RANKING, LABELS)
+        assert result.job is job
+        (warning,) = result.warnings
+        assert warning.startswith("the job cannot be read or copied (")
+        assert warning.endswith("): it is left as it is")
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,20 @@ def test_hardware_type_is_found_by_any_name_of_the_catalogue() -> None:
     assert labels.feature("other box") is None
 
 
-def test_name_as_given_comes_before_other_names_of_the_same_hardware() -> None:
-    labels = Labels(features={"H100-SXM-80": "old", "H100": "new"})
-    assert labels.feature("H100") == "new"
-    assert labels.feature("H100-SXM-80") == "old"
+@pytest.mark.parametrize("table", ["kubernetes.values", "slurm.features", "skypilot.accelerators"])
+def test_two_names_of_one_hardware_type_that_say_different_things_are_refused_by_line(file: Path, table: str) -> None:
+    file.write_text(f'# names\n[{table}]\n"H100" = "h100"\nA100 = "a100"\n"H100-SXM-80" = "x"\n')
+    with pytest.raises(InvalidLabels) as caught:
+        read_labels(file)
+    said = str(caught.value)
+    assert said.startswith(f"labels {file}, lines 3 and 5: [{table}] 'H100' = ")
+    assert "and 'H100-SXM-80' = " in said
+    assert said.endswith("name one hardware type: keep one of them")
+
+
+def test_two_names_of_one_hardware_type_may_say_the_same() -> None:
+    labels = Labels(features={"H100-SXM-80": "h100", "H100": "h100", "own box": "own"})
+    assert labels.feature("NVIDIA H100 80GB HBM3") == "h100"
 
 
 def test_without_a_file_nodes_have_the_labels_of_gpu_feature_discovery() -> None:
@@ -153,6 +163,31 @@ def test_wrong_file_is_refused_by_name(file: Path, content: str, message: str) -
     with pytest.raises(InvalidLabels, match=message) as caught:
         read_labels(file)
     assert str(caught.value).startswith(f"labels {file}")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("[slum]", 1),
+        ("\n[slurm]\n\nfeature = {}", 4),
+        ("# x\nslurm = 1", 2),
+        ("[slurm]\nfeatures = 1", 2),
+        ("[slurm.features]\nA100 = 'a'\nH100 = 1", 3),
+        ("[slurm.features]\nA100 = 'a'\nH100 = 'a b'", 3),
+        ("[kubernetes]\nlabel = 1", 2),
+        ("[kubernetes]\nlabel = 'a b'", 2),
+        ("[kubernetes.values]\n\n'H100' = 1", 3),
+        ("[kubernetes.values]\n\n'H100' = ['a b']", 3),
+        ("[kubernetes.values]\nA100 = 'a'\nH100 = ['a=x', 'b=x']", 3),
+        ("[skypilot.accelerators]\nH100 = ['H100', 8]", 2),
+        ("[skypilot.accelerators]\nA100 = 'a'\nH100 = ['H100:8']", 3),
+    ],
+)
+def test_wrong_entry_is_refused_by_line(file: Path, content: str, line: int) -> None:
+    file.write_text(content)
+    with pytest.raises(InvalidLabels) as caught:
+        read_labels(file)
+    assert str(caught.value).startswith(f"labels {file}, line {line}: ")
 
 
 def test_file_that_is_absent_is_refused_by_name(file: Path) -> None:

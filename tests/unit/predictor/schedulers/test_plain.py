@@ -13,10 +13,16 @@ def test_ranking_is_plain_json_with_every_field_of_a_choice() -> None:
     plain = plain_ranking(ranking)
     assert json.loads(json.dumps(plain)) == plain
     assert [Choice(**one) for one in plain["choices"]] == ranking
-    assert plain["reason"] is None
+    assert (plain["reason"], plain["message"], plain["warnings"]) == (None, None, [])
+    assert plain_ranking(ranking, None, "")["message"] is None  # as an explanation has it where nothing is to be said
     assert plain["choices"][0].keys() == {field.name for field in dataclasses.fields(Choice)}
 
 
 def test_empty_ranking_says_why() -> None:
-    plain = plain_ranking([], Reason.STORE_SLOW)
-    assert json.loads(json.dumps(plain)) == {"choices": [], "reason": "store_slow"}
+    plain = plain_ranking([], Reason.STORE_SLOW, "no answer within 40 ms", ("the newest policy is not served",))
+    assert json.loads(json.dumps(plain)) == {
+        "choices": [],
+        "reason": "store_slow",
+        "message": "no answer within 40 ms",
+        "warnings": ["the newest policy is not served"],
+    }

@@ -117,6 +117,16 @@ def test_count_changes_nothing_where_the_task_names_accelerators() -> None:
     assert skypilot_task(task, RANKING, accelerators_per_node=8) == skypilot_task(task, RANKING)
 
 
+@pytest.mark.parametrize("task", [None, "x", [1]])
+def test_task_that_is_no_object_is_left_as_it_is_and_said(task: Any) -> None:
+    result = skypilot_task(task, RANKING, accelerators_per_node=8)
+    assert result.job == task
+    assert result.warnings == (
+        f"the task must be an object (a dict, as JSON and YAML are read), got {task!r}: it is left as it is",
+    )
+    assert skypilot_task(task, []) == (task, ())
+
+
 def test_no_choice_gives_the_task_as_it_was() -> None:
     task: dict[str, Any] = {"resources": {"accelerators": {"L4": 1, "H100": 2}}}
     result = skypilot_task(task, [], accelerators_per_node=8)

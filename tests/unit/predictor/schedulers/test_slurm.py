@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from leap_predictor.schedulers import Labels, slurm_options
@@ -20,6 +22,20 @@ def test_no_choice_gives_the_options_as_they_were() -> None:
     assert result == (options, ())
     assert result.job is not options
     assert slurm_options([], [], LABELS).job == []
+
+
+@pytest.mark.parametrize("options", ["--nodes=2", b"-N2", None, 7, [1], ["-N", 2], {"-N": "2"}])
+def test_options_that_are_no_list_of_texts_are_left_as_they_are_and_said(options: Any) -> None:
+    result = slurm_options(options, RANKING, LABELS)
+    assert result.job == options
+    assert result.warnings == (
+        f"the options must be a list of texts, got {options!r}: they are left as they are; split them",
+    )
+    assert slurm_options(options, [], LABELS) == (options, ())
+
+
+def test_options_may_be_a_tuple() -> None:
+    assert slurm_options(("--nodes=2",), RANKING, LABELS).job == ["--nodes=2", "--prefer=h100"]
 
 
 def test_there_is_no_feature_that_is_the_same_everywhere() -> None:

@@ -79,7 +79,7 @@ def test_long_fleets_are_cut_and_the_cut_is_said() -> None:
     assert sum(line.startswith("model-") for line in table.lines(report(by_model=models), every=True)) == len(models)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text(max_size=60), st.text(min_size=1, max_size=200), st.text(max_size=200))
 def test_any_name_stays_in_its_place(source: str, model_type: str, reason: str) -> None:
     given = report(

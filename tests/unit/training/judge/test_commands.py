@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,16 @@ def test_a_directory_that_cannot_be_written_is_found_before_anything_is_fitted(d
     (tmp_path / "file").touch()
     result = evaluate(dataset, *QUICK, "--out", tmp_path / "file" / "judged")
     assert result.exit_code == 1
-    assert "Not a directory" in result.output
+    assert f"{tmp_path / 'file' / 'judged'} is no directory that takes files (Not a directory)" in result.output
     assert "fitted" not in result.output
+
+
+def test_a_pipe_in_place_of_a_file_is_found_before_anything_is_fitted(dataset: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.parquet")
+    result = evaluate(dataset, *QUICK, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'rows.parquet'} is a pipe, which no file may replace" in result.output
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]
 
 
 @pytest.mark.parametrize(("runs", "said"), [(0, "it has no rows"), (3, "3 rows were set aside")])

@@ -182,7 +182,7 @@ def test_throughputs_beyond_all_measure_are_counted_at_the_edge(tmp_path: Path) 
     assert (scatter.rows, scatter.beyond, total(scatter.predicted), total(scatter.ratio)) == (3, 2, 3, 3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.floats(-5, 15), st.one_of(st.none(), st.just(math.nan), st.floats(-60, 60))),

@@ -72,7 +72,7 @@ def test_what_a_killed_publication_left_goes_after_a_day(tmp_path: Path, bundles
     for name in (".publishing-0123", ".removing-0123"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "trees.npz").write_bytes(b"half")
-    (tmp_path / ".current-0123").write_bytes(b"2026")
+    (tmp_path / ".current.4711.0123abcd.tmp").write_bytes(b"2026")
     now = time.time()
     remove_unfinished_bundles(tmp_path, now)
     assert len(list(tmp_path.glob(".*"))) == 3
