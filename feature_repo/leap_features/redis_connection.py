@@ -134,11 +134,10 @@ class _MasterConnection(_ServerConnection):
         self._sentinel_options = {name: value for name, value in options.items() if name.startswith("ssl_")}
         super().__init__(**options)  # type: ignore[no-untyped-call]  # redis-py's gap
 
-    def connect(self) -> None:
-        """Ask where the master is, and connect there; nothing where it is connected already."""
-        if self._sock is None:
-            self.host, self.port = self._master()
-        super().connect()
+    def _connect(self) -> Any:
+        # Whichever way of redis-py's leads here: a retry in the midst of a command goes past `connect`.
+        self.host, self.port = self._master()
+        return super()._connect()  # type: ignore[no-untyped-call]  # redis-py's gap
 
     def _master(self) -> tuple[str, int]:
         said = []

@@ -28,7 +28,8 @@ class Admission:
     """Lets `at_once` callers in, in the order in which they came. Safe across threads and after a fork.
 
     Who waits and who is in is known by an object that the caller holds. So a place is free again however the caller
-    left it, even by an exception of a signal handler in the midst of this.
+    left it, even by an exception of a signal handler in the midst of this. (A handler that itself ranks, right in one
+    of the few steps under the lock, may wait there in vain, and is answered when its time is over.)
 
     Args:
         at_once: how many may be in, ≥ 1.
@@ -75,7 +76,8 @@ class Admission:
 
     def _let_in(self) -> None:
         while self._waiting and len(self._inside) < self._at_once:
-            place = self._waiting.popleft()()
+            place = self._waiting[0]()
             if place is not None:
                 self._inside.add(place)
                 place.ring()
+            self._waiting.popleft()  # last: who was interrupted before that is let in by the next

@@ -20,7 +20,7 @@ from typing import Any, Self
 from leap_predictor.admission import AT_ONCE
 from leap_predictor.explanation import Choice, Explanation, Reason
 from leap_predictor.job import Job
-from leap_predictor.predictor import BUSY, Predictor
+from leap_predictor.predictor import BUSY, FAILED, Predictor
 
 
 class AsyncPredictor:
@@ -32,6 +32,7 @@ class AsyncPredictor:
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
+        self._closed = False
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="leap-rank")
 
     @classmethod
@@ -57,6 +58,7 @@ class AsyncPredictor:
 
     async def close(self) -> None:
         """As `Predictor.close`, off the event loop."""
+        self._closed = True
         await asyncio.to_thread(self._predictor.close)
         self._pool.shutdown(wait=False)
 
@@ -81,8 +83,10 @@ class AsyncPredictor:
     ) -> Explanation:
         try:
             asked = self._pool.submit(self._in_turn, job, candidates, until, detailed=detailed)
-        except RuntimeError:  # the pool takes no more, nor does an interpreter that ends
-            return self._predictor.unanswered(job, candidates, Reason.CLOSED, "the predictor is closed")
+        except RuntimeError as error:  # it was closed, the interpreter ends, or there can be no more threads
+            closed = self._closed
+            reason, said = (Reason.CLOSED, "the predictor is closed") if closed else (Reason.INTERNAL_ERROR, str(error))
+            return self._predictor.unanswered(job, candidates, reason, said)
         waiting = asyncio.wrap_future(asked)
         try:
             # Not wait_for, which loses a cancellation that comes together with the answer (python/cpython#86296).
@@ -103,4 +107,7 @@ class AsyncPredictor:
     ) -> Explanation:
         if time.monotonic() > self._predictor.last_turn(until):
             return self._predictor.unanswered(job, candidates, Reason.BUSY, BUSY)
-        return self._predictor.answer(job, candidates, until, detailed=detailed)
+        try:
+            return self._predictor.answer(job, candidates, until, detailed=detailed)
+        except Exception:  # as in `Predictor.rank`
+            return FAILED

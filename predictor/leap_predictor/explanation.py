@@ -108,6 +108,6 @@ class Explanation:
     history: Source | None = None
     """None: it did not come to reading any."""
     job: Job | None = None
-    """What was asked about; None: it breaks a rule."""
+    """What was asked about; None: it breaks a rule, or it did not come to looking at it."""
     asked: tuple[str, ...] = ()
     """The candidates' names, each once, in the order asked; empty: they break a rule."""

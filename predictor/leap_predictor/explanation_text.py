@@ -13,8 +13,8 @@ _UNITS = "history in samples/s over all trainers (--json has it as stored: natur
 
 
 def no_ranking(answer: Explanation) -> str:
-    """Why there is none; empty: there is one."""
-    return "" if answer.reason is None else f"no ranking ({answer.reason}): {answer.message}"
+    """Why there is none."""
+    return f"no ranking ({answer.reason}): {answer.message}"
 
 
 def lines(answer: Explanation, *, detailed: bool) -> Iterator[str]:

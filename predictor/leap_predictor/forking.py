@@ -5,10 +5,9 @@ from __future__ import annotations
 # What Python imports where a name is resolved, a bundle read or its packages' versions looked up, which threads of ours
 # do. A module that was just being imported when a process forked can never be imported by the child.
 import email.parser  # noqa: F401
-import encodings.cp437
-import encodings.idna  # noqa: F401
 import os
 import weakref
+from encodings import cp437, idna  # noqa: F401
 from typing import Final, Protocol
 
 

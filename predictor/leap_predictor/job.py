@@ -44,8 +44,6 @@ ConfigValue = Annotated[
     bool | int | float | str | None, msgspec.Meta(description="a number, text, true, false or null (None)")
 ]
 MAX_COUNT: Final = 2**31 - 1
-MAX_BATCH_SIZE: Final = 1e12
-"""Samples per trainer and step: far above any, and no infinity."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     job_name: LongName
     model_type: ModelType
     trainer_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT, examples=[8])]
-    batch_size: Annotated[float, msgspec.Meta(ge=0, le=MAX_BATCH_SIZE, examples=[32])] | None = None
+    batch_size: Annotated[float, msgspec.Meta(ge=0, examples=[32])] | None = None
     reader_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT, examples=[4])] | None = None
     config: Annotated[
         dict[str, ConfigValue],
@@ -107,7 +105,7 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attempt_id: LongName | None = None
 
 
-# Unlike repr(), it takes no longer for a value of any size.
+# Unlike repr(), it is short for a value of any size.
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
 
@@ -137,6 +135,10 @@ def checked_job(job: Job | Mapping[str, object]) -> Job:
         plain = {str(name): value for name, value in itertools.islice(job.items(), len(_FIELDS) + 1)}
     else:
         raise InvalidJob(f"job must be a Job or a mapping of its fields, got {type(job).__name__}")
+    for name in ("config", "architecture"):
+        size = len(value) if isinstance(value := plain.get(name), Mapping) else 0
+        if size > MAX_CONFIG_KEYS:
+            raise InvalidJob(f"job: {name} has {size:,} keys: must be a mapping of at most {MAX_CONFIG_KEYS:,} keys")
     try:
         good = msgspec.convert(plain, _Checked)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter of a lone surrogate

@@ -90,6 +90,21 @@ def _takes(kind: Any, value: object) -> bool:
     return True
 
 
+def _first_untaken(kind: Any, values: list[object]) -> int | None:
+    """Where the first of `values` is that is not of the type `kind`; by halves, since there may be thousands."""
+
+    def takes(low: int, high: int) -> bool:
+        return _takes(list[kind], values[low:high])
+
+    low, high = 0, len(values)
+    if takes(low, high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if takes(low, middle) else (low, middle)
+    return low
+
+
 def _parts(value: object, kind: Any, path: Place) -> Iterator[Broken | tuple[object, Any, Place]]:
     """What `value` consists of, each with its type and path; of a key that is wrong by itself the finding."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, Mapping):
@@ -99,11 +114,11 @@ def _parts(value: object, kind: Any, path: Place) -> Iterator[Broken | tuple[obj
             yield (item, kinds[key], (*path, key)) if known else Broken((*path, key), item, kind, "unknown key")
     elif typing.get_origin(kind) is dict and isinstance(value, Mapping):
         of_key, of_item = typing.get_args(kind)
-        # All at once first: a mapping may have thousands of items.
-        if not _takes(dict[of_key, Any], value):  # type: ignore[valid-type]
-            yield from (Broken((*path, key), key, of_key, "key") for key in value if not _takes(of_key, key))
-        if not _takes(dict[Any, of_item], value):  # type: ignore[valid-type]
-            yield from ((item, of_item, (*path, key)) for key, item in value.items())
+        keys, items = list(value), list(value.values())
+        if (at := _first_untaken(of_key, keys)) is not None:
+            yield Broken((*path, keys[at]), keys[at], of_key, "key")
+        if (at := _first_untaken(of_item, items)) is not None:
+            yield items[at], of_item, (*path, keys[at])
     elif typing.get_origin(kind) is frozenset and isinstance(value, list):
         [of_item] = typing.get_args(kind)
         yield from ((item, of_item, (*path, at)) for at, item in enumerate(value))

@@ -32,7 +32,7 @@ Every table and key may be left out.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -42,7 +42,8 @@ from leap_features.hardware import Catalogue
 from leap_predictor.errors import PolicyError
 from leap_predictor.plain_rules import Unknown, first_broken, unknown_warnings
 from leap_predictor.policy_errors import explained
-from leap_predictor.toml_file import line_of, read_toml
+from leap_predictor.toml_file import read_toml
+from leap_predictor.toml_lines import line_of
 
 MICROSECONDS_PER_HOUR: Final = 3_600_000_000
 
@@ -177,7 +178,7 @@ def read_policy(path: Path) -> Policy:
     raise PolicyError(f"policy {path}{'' if line is None else f', line {line}'}: {explained(broken, SECTIONS)}")
 
 
-def unknown_names(policy: Policy, catalogue: Catalogue, model_types: Container[str] | None = None) -> list[str]:
+def unknown_names(policy: Policy, catalogue: Catalogue, model_types: Collection[str] | None = None) -> list[str]:
     """Warnings of names in `policy` that mean nothing where it is served, each with what may have been meant.
 
     Pure. Takes microseconds where all names are known, and some milliseconds where they are not.
@@ -199,9 +200,8 @@ def unknown_names(policy: Policy, catalogue: Catalogue, model_types: Container[s
         for place, name in strange
     ]
     if model_types is not None:
-        trained_on = list(model_types) if isinstance(model_types, Iterable) else []
         unknown += [
-            Unknown(f"policy: {place} names {name!r}, which the bundle's model was not trained on", name, trained_on)
+            Unknown(f"policy: {place} names {name!r}, which the bundle's model was not trained on", name, model_types)
             for place, names in (
                 ("models.enabled", policy.models.enabled or ()),
                 ("models.shares", policy.models.shares),

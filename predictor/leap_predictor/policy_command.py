@@ -64,7 +64,8 @@ def policy_command(file: Path | None, directory: Path | None, as_json: bool) -> 
         return
     for warning in warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
-    click.echo(f"{'no policy: all defaults' if path is None else f'policy {path}: good'}; names compared with {by}")
+    what = "no policy: all defaults" if path is None else f"policy {path}: good"
+    click.echo(printable(f"{what}; names compared with {by}"))
     for line in _lines(policy):
         click.echo(printable(line))
 
@@ -102,11 +103,11 @@ def _lines(policy: Policy) -> Iterator[str]:
         if section in defaults:
             yield f"  {_ABSENT[section]} (default)"
         elif not settings:
-            yield from (f"  {_shown(name):<24}{cost}" for name, cost in plain[section].items())
+            yield from (f"  {_shown(name):<23} {cost}" for name, cost in plain[section].items())
         for name in settings:
             value = plain[section][name]
             said = _ABSENT[name] if value is None else _shown(value)
-            yield f"  {name:<24}{said}{' (default)' if f'{section}.{name}' in defaults else ''}"
+            yield f"  {name:<23} {said}{' (default)' if f'{section}.{name}' in defaults else ''}"
 
 
 def _shown(value: object) -> str:

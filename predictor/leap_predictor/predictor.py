@@ -45,7 +45,7 @@ DEADLINE_S: Final = 0.05
 RELOAD_EVERY_S: Final = 2.0
 """How often files are looked at for a newer bundle or policy."""
 
-_WAITING_SHARE: Final = 0.5
+_WAITING_SHARE: Final = 0.4
 """How much of the deadline a call waits for its turn, where other calls of this process are being answered."""
 _COMPUTING_SHARE: Final = 0.2
 _COMPUTING_S: Final = 0.01
@@ -60,7 +60,9 @@ BUSY: Final = (
 )
 """What is said where other calls took the time."""
 
-_FAILED: Final = Explanation(reason=Reason.INTERNAL_ERROR, message="there was no memory or no stack left")
+FAILED: Final = Explanation(
+    reason=Reason.INTERNAL_ERROR, message="even the failure could not be told: there was no memory or no stack left"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -196,7 +198,7 @@ class Predictor:
         try:
             return self.answer(job, candidates, time.monotonic() + self.deadline_s, detailed=True)
         except Exception:  # as in `rank`
-            return _FAILED
+            return FAILED
 
     def answer(
         self, job: Job | Mapping[str, object], candidates: Iterable[str], deadline: float, *, detailed: bool
@@ -214,10 +216,8 @@ class Predictor:
         found = Findings()
         try:
             asked, names = self._asked(job, candidates, deadline, found)
-            last_turn = self.last_turn(deadline)
-            self._check_time(last_turn, "taking in the question")
             # The launcher may have asked numpy to raise; here an underflow is nothing.
-            with self._admission.admitted(last_turn), np.errstate(all="ignore"):
+            with self._admission.admitted(self.last_turn(deadline)), np.errstate(all="ignore"):
                 choices = self._choices(asked, names, deadline, found, detailed)
         except NotAdmitted:
             return found.explanation((), Reason.BUSY, BUSY)
@@ -240,9 +240,9 @@ class Predictor:
         """The answer [] for a reason outside of this predictor, for callers with ways of their own; never raises."""
         found = Findings()
         # The caller has no time left for an iterable or a mapping that takes its time.
-        if isinstance(job, Job | dict) and isinstance(candidates, list | tuple):
-            with contextlib.suppress(Exception):
-                self._asked(job, candidates, math.inf, found)
+        with contextlib.suppress(Exception):
+            if isinstance(job, Job | dict):
+                self._asked(job, candidates if isinstance(candidates, list | tuple) else (), math.inf, found)
         return found.explanation((), reason, message)
 
     def note(self, answer: Explanation, took_ms: float) -> None:
@@ -294,10 +294,11 @@ class Predictor:
         if self._closed:
             raise NoAnswer(Reason.CLOSED, "the predictor is closed")
         try:
-            asked, names = checked_job(job), checked_candidates(self._in_time(candidates, deadline))
+            found.job = asked = checked_job(job)
+            names = checked_candidates(self._in_time(candidates, deadline))
         except InvalidJob as error:
             raise NoAnswer(Reason.JOB_INVALID, str(error)) from error
-        found.job, found.names = asked, tuple(names)
+        found.names = tuple(names)
         found.drop({name: why for name, why in names.items() if why is not None})
         return asked, names
 

@@ -149,6 +149,14 @@ class _SinkConsumerThread(driver.AIOKafkaConsumerThread):
         answer.cancel()
         return False
 
+    async def stop(self) -> None:
+        # At a halt this thread may have ended by itself, and its loop with it, before it could be told to stop.
+        try:
+            await super().stop()
+        except RuntimeError:
+            if not self.thread_loop.is_closed():
+                raise
+
     async def on_thread_stop(self) -> None:
         # With the broker down, aiokafka's stop ends in the cancellation of its own fetch. Passed on, it would keep
         # Faust waiting for a minute for a thread that has ended.

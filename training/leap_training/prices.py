@@ -48,8 +48,8 @@ def _of_fleet(path: Path) -> Catalogue:
     for one in types:
         if not one.hourly_cost_usd > 0:
             raise CatalogueError(
-                f"{path}: hourly_cost_usd of {one.name} must be above 0, got {one.hourly_cost_usd:g}: leave out types "
-                "without a cost"
+                f"{path}: hourly_cost_usd of {one.name} must be above 0, got {one.hourly_cost_usd:g}: give its "
+                "cost, or leave it out for the catalogue's"
             )
         known = CATALOGUE.lookup(one.name) or Hardware(one.name)
         rows[known.name] = known._replace(hourly_cost_usd=one.hourly_cost_usd, cost_source=str(path))

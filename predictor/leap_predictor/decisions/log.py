@@ -302,6 +302,9 @@ class _Writer:
                         self._thread = None
 
     def _run(self) -> None:
+        with self._starting:  # who started it is done, or was interrupted in the midst of it and starts another
+            if self._thread is not threading.current_thread():
+                return
         while True:
             batch, ended = self._next_batch()
             try:

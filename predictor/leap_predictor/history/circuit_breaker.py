@@ -46,7 +46,7 @@ class CircuitBreaker:
         self._lock = threading.RLock()
         self._failures = 0
         self._pause_s = 0.0
-        self._open_until = 0.0
+        self._open_until = -math.inf
         self._trial_until = -math.inf
         self._last_error = ""
 
@@ -97,7 +97,7 @@ class CircuitBreaker:
         with self._lock:
             self._failures = 0
             self._pause_s = 0.0
-            self._trial_until = -math.inf
+            self._open_until = self._trial_until = -math.inf
 
     def interrupted(self) -> None:
         """Report that a call ended without telling anything of the store."""
@@ -110,7 +110,7 @@ class CircuitBreaker:
             self._failures += 1
             self._last_error = error
             now = self._clock()
-            if self._failures < FAILURES or (self._open_until > now >= self._trial_until):
+            if self._failures < FAILURES or (self._open_until > now):
                 return  # a straggler that was let through before the circuit opened must not prolong the pause
             self._trial_until = -math.inf
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S) if self._pause_s else FIRST_PAUSE_S

@@ -19,12 +19,11 @@ registry carries. `feast apply` removes them again, so that rows of unknown mean
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from leap_features.layout import Value
@@ -33,6 +32,7 @@ from leap_predictor.errors import StoreError, StoreTimeout
 from leap_predictor.forking import remake_in_children
 from leap_predictor.history.circuit_breaker import BreakerState, CircuitBreaker
 from leap_predictor.history.client_replies import client_replies
+from leap_predictor.history.openings import OPENINGS
 from leap_predictor.history.request import HistoryRequest, MetaReading, Reading, StoredRow
 from leap_predictor.manifest import View, ViewFeature
 
@@ -197,62 +197,6 @@ def _value(view: View, feature: ViewFeature, stored: Any) -> Value:
     return value
 
 
-class Openings:
-    """The stores that threads are opening, for which a fork waits.
-
-    A child would inherit modules that are half imported, and the import locks of threads that it does not have, and
-    could never import them.
-
-    Args:
-        longest_wait_s: how long after its beginning an opening is not waited for any more; seconds.
-    """
-
-    def __init__(self, longest_wait_s: float = 30.0) -> None:
-        self._longest_wait_s = longest_wait_s
-        self.lock = threading.RLock()
-        """Held from `before_fork` on: whoever calls that releases it after the fork."""
-        self._ended = threading.Condition(self.lock)
-        self._began: dict[int, float] = {}
-        """By thread; monotonic seconds."""
-
-    @contextlib.contextmanager
-    def one(self) -> Iterator[None]:
-        """For as long as this thread opens a store."""
-        thread = threading.get_ident()
-        with self.lock:
-            self._began[thread] = time.monotonic()
-        try:
-            yield
-        finally:
-            with self.lock:
-                self._began.pop(thread, None)
-                self._ended.notify_all()
-
-    def before_fork(self) -> None:
-        """Wait until no other thread opens a store, and let none begin."""
-        self.lock.acquire()
-        while (left := self._left_s()) > 0:
-            self._ended.wait(left)
-
-    def after_fork_in_child(self) -> None:
-        """Forget the threads that the child does not have."""
-        self._began.clear()
-
-    def _left_s(self) -> float:
-        others = [began for thread, began in self._began.items() if thread != threading.get_ident()]
-        return max(others) + self._longest_wait_s - time.monotonic() if others else 0.0
-
-
-_OPENINGS: Final = Openings()
-# The lock's own method releases it, before which no exception of a signal handler can come. What is registered last is
-# called first: this waits before `logging` and `concurrent.futures`, which redis has imported, take locks for the fork
-# that an opening may need.
-os.register_at_fork(
-    before=_OPENINGS.before_fork, after_in_parent=_OPENINGS.lock.release, after_in_child=_OPENINGS.lock.release
-)
-remake_in_children(_OPENINGS)
-
-
 class _Question:
     """One read on its way; one without views only opens the store."""
 
@@ -313,6 +257,9 @@ class _Worker:
             thread.join(timeout=1.0)  # longer only while it is in a call of Feast's; it ends by itself afterwards
 
     def _serve(self) -> None:
+        with self._lock:  # who started it is done, or was interrupted in the midst of it and starts another
+            if self._thread is not threading.current_thread():
+                return
         while (question := self._questions.get()) is not None:
             if not question.abandoned and not self._stopped:
                 try:
@@ -332,7 +279,7 @@ class _Worker:
     def _answer(self, question: _Question) -> Reading:
         if self._imported:
             return self._read(question)
-        with _OPENINGS.one():
+        with OPENINGS.one():
             reading = self._read(question)
         self._imported = any(reading.rows)  # the first ones make Feast import more
         return reading

@@ -17,7 +17,7 @@ from redis.retry import Retry
 from leap_features import redis_address
 from leap_features.levels import Subject
 from leap_features.redis_connection import connector
-from leap_predictor.errors import StoreError
+from leap_predictor.errors import StoreError, StoreTimeout
 from leap_predictor.forking import remake_in_children
 from leap_predictor.history.circuit_breaker import BreakerState, CircuitBreaker
 from leap_predictor.history.request import HistoryRequest, Reading
@@ -84,6 +84,8 @@ class HistoryReader:
             raise StoreError("the reader is closed")
         until = time.monotonic() + within_s
         asked = HistoryRequest(self._project, views, subjects)
+        if time.monotonic() >= until:  # the store is not to blame
+            raise StoreTimeout("no time was left to ask the store")
         replies = self._breaker.guard(
             lambda: self._connections.exchange(asked.packed, len(asked.commands), until - time.monotonic())
         )

@@ -112,6 +112,7 @@ class StoreConnections:
             with self._lock:
                 if self._stopped:
                     raise StoreError("the reader is closed")
+                _left(until)
                 while self._idle:
                     line = self._idle.pop()
                     if line.pid == pid and not line.is_stale():
@@ -218,25 +219,27 @@ class _Line:
     def exchange(self, packed: bytes, count: int, until: float) -> list[Values]:
         waiting = memoryview(packed)
         while waiting:
-            waiting = waiting[self._within(_left(until), self._socket.send, waiting) :]
+            _left(until)
+            waiting = waiting[self._within(until, self._socket.send, waiting) :]
         replies = Replies(count)
-        left = 1.0
-        while left > 0:
+        in_time = True
+        while in_time:
             # A last look once no time is left: the answer may be there, and this thread was kept from taking it.
-            left = until - time.monotonic()
-            data: bytes = self._within(max(left, 0.0), self._socket.recv, _CHUNK)
+            in_time = time.monotonic() < until
+            data: bytes = self._within(until, self._socket.recv, _CHUNK)
             if not data:
                 raise StoreError("the store cannot be read: it closed the connection")
             if replies.feed(data):
                 return replies.read
         raise _OutOfTime
 
-    def _within(self, seconds: float, call: Callable[[Any], Any], argument: object) -> Any:
-        # Around the call alone: elsewhere a TimeoutError is another's, of an alarm of the launcher, say.
+    def _within(self, until: float, call: Callable[[Any], Any], argument: object) -> Any:
         try:
-            self._socket.settimeout(seconds)
+            self._socket.settimeout(max(until - time.monotonic(), 0.0))
             return call(argument)
         except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+            if time.monotonic() < until:  # another's, of an alarm of the launcher, say
+                raise
             raise _OutOfTime from None
         except OSError as error:
             raise StoreError(f"the store cannot be read: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 from typing import Final, Protocol
 
 from leap_features.columns import Columns
@@ -25,7 +25,7 @@ class ServedModel(Protocol):
         """Values of those features that are categories."""
 
     @property
-    def model_types(self) -> Container[str]:
+    def model_types(self) -> Collection[str]:
         """Model types that were in the training data."""
 
     def estimate(self, columns: Columns) -> Estimate:

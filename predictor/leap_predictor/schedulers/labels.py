@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from leap_features.hardware import canonical, lookup
-from leap_predictor.toml_file import line_of, read_toml
+from leap_predictor.toml_file import read_toml
+from leap_predictor.toml_lines import line_of
 
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 

@@ -80,5 +80,5 @@ def read_yaml(text: str, *, as_kubernetes: bool) -> Documents:
         Loader.add_implicit_resolver(f"{_TAG}bool", _GO_BOOL, list("yYnN"))
     try:
         return Documents(text, tuple(yaml.load_all(text, Loader)))
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidYaml(str(error)) from error
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError) as error:  # the last two: a tag that does not fit
+        raise InvalidYaml(str(error) or type(error).__name__) from error

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leap_predictor.toml_file import line_of
+from leap_predictor.toml_lines import line_of
 
 ODD = ["# [costs]", "# a = {", '"', "'", "]", "[", "{", "=", "\\", "\n", "[models]", '"""', "x = 1", ".", " "]
 TEXTS = st.lists(st.sampled_from(ODD), max_size=6).map("".join)

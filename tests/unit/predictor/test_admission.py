@@ -24,22 +24,23 @@ def patient() -> float:
 
 
 def test_no_more_than_these_are_in_at_a_time() -> None:
-    admission, inside, most = Admission(3), set(), []
+    admission, inside, end = Admission(3), [], threading.Event()
 
-    def work(number: int) -> None:
-        for _ in range(50):
-            with admission.admitted(patient()):
-                inside.add(number)
-                most.append(len(inside))
-                inside.remove(number)
+    def stay(number: int) -> None:
+        with admission.admitted(patient()):
+            inside.append(number)
+            end.wait(PATIENT_S)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    threads = [threading.Thread(target=stay, args=(number,)) for number in range(12)]
     for thread in threads:
         thread.start()
+    wait_until(lambda: len(admission._waiting) == 9, timeout_s=PATIENT_S, what="nine wait")
+    wait_until(lambda: len(inside) >= 3, timeout_s=PATIENT_S, what="three are in")
+    assert len(inside) == 3
+    end.set()
     for thread in threads:
         thread.join()
-    assert len(most) == 12 * 50
-    assert max(most) <= 3
+    assert sorted(inside) == list(range(12))
 
 
 def test_who_waits_longer_than_wanted_is_told_and_the_next_is_let_in() -> None:

@@ -51,7 +51,7 @@ def test_good_job_passes_unchanged() -> None:
         ({"trainer_count": 2**31}, "trainer_count = 2147483648"),
         ({"job_name": ""}, "job_name = ''"),
         ({"model_type": "a/b"}, "model_type = 'a/b': must be text of 1–128 characters, without /"),
-        ({"batch_size": -1}, "batch_size = -1: must be a number from 0 to 1,000,000,000,000, such as 32"),
+        ({"batch_size": -1}, "batch_size = -1: must be a number of at least 0, such as 32"),
         ({"batch_size": float("nan")}, "batch_size = nan"),
         ({"batch_size": "32"}, "batch_size = '32'"),
         ({"reader_count": -1}, "reader_count = -1"),

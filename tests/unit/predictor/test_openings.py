@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leap_predictor.history.feast_reader import Openings
+from leap_predictor.history.openings import Openings
 
 PATIENT_S = 60.0
 
@@ -54,11 +54,11 @@ def test_fork_waits_for_the_end_of_an_opening_and_lets_no_other_begin(openings: 
 
     thread = threading.Thread(target=prefork)
     thread.start()
-    assert not forking.is_set()
+    assert not forking.wait(0.1)
     opening.close()
     assert forking.wait(PATIENT_S)
     other = Opening(openings)
-    assert not other.begun.is_set()
+    assert not other.begun.wait(0.1)
     fork.set()
     assert other.begun.wait(PATIENT_S)
     other.close()

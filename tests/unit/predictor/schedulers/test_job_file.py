@@ -172,6 +172,8 @@ def test_what_a_ranking_does_not_change_keeps_its_bytes(scheduler: str, file: by
         ("spec: {containers: []}\na: !!binary aGk=", "what JSON has not"),
         ("spec: {containers: []}\na: &a [*a]", "RecursionError"),
         ("a: !!python/object:os.system {}", "neither as JSON .* nor as YAML"),
+        ("a: !!bool maybe", "neither as JSON .* nor as YAML"),
+        ("a: !!int ''", "neither as JSON .* nor as YAML"),
         ("#" * (MAX_FILE_BYTES + 1), "must have at most 1048576 bytes"),
     ],
 )
