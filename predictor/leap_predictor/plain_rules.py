@@ -6,6 +6,7 @@ A rule's words come from the type itself: its bounds, or the `description` and `
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -108,7 +109,7 @@ def _first_untaken(kind: Any, values: list[object]) -> int | None:
 def _parts(value: object, kind: Any, path: Place) -> Iterator[Broken | tuple[object, Any, Place]]:
     """What `value` consists of, each with its type and path; of a key that is wrong by itself the finding."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, Mapping):
-        kinds = typing.get_type_hints(kind, include_extras=True)
+        kinds = _fields(kind)
         for key, item in value.items():
             known = isinstance(key, str) and key in kinds
             yield (item, kinds[key], (*path, key)) if known else Broken((*path, key), item, kind, "unknown key")
@@ -122,6 +123,12 @@ def _parts(value: object, kind: Any, path: Place) -> Iterator[Broken | tuple[obj
     elif typing.get_origin(kind) is frozenset and isinstance(value, list):
         [of_item] = typing.get_args(kind)
         yield from ((item, of_item, (*path, at)) for at, item in enumerate(value))
+
+
+@functools.cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The fields of a struct with their types, of which there are few."""
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _bare(kind: Any) -> Any:
