@@ -4,9 +4,9 @@
 
 PYTHON ?=
 PYTEST_ARGS ?=
-# Most tests of the stream wait for a broker. Several processes at a time, each with services of its own, are done sooner,
+# Most tests of the stream wait for a broker. Three processes at a time, each with services of its own, are done sooner,
 # and the more so if the long ones, which come first by name, begin first.
-PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 # Threads of two processes that multiply small matrices on two cores wait for each other more than they compute.
 export OPENBLAS_NUM_THREADS ?= 1
 SEED ?= 1
@@ -26,10 +26,10 @@ demo: $(INSTALLED)  ## see all of it work on a small synthetic fleet, without Do
 	@$(VENV)/bin/python -m leap_streams.demo
 
 test: $(INSTALLED)  ## run the tests on the embedded broker and Redis
-	@$(VENV)/bin/python $(PYTEST) -n 2 $(PYTEST_ARGS)
+	@$(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 test-real: $(INSTALLED) $(KAFKA_FETCHED)  ## run the stream's tests on a real Apache Kafka (needs Java 17 and Maven)
-	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python $(PYTEST) -n 3 -m "real_kafka or stream" $(PYTEST_ARGS)
+	@LEAP_TEST_KAFKA_LIBS="$(CURDIR)/$(KAFKA_LIBS)" $(VENV)/bin/python $(PYTEST) -m "real_kafka or stream" $(PYTEST_ARGS)
 
 test-browser: $(INSTALLED)  ## open the HTML pages in a headless Chromium (needs Chromium)
 	@$(VENV)/bin/python -m pytest -m browser $(PYTEST_ARGS)

@@ -158,7 +158,9 @@ def _options(url: str) -> dict[str, str]:
 
 def redact_url(url: str) -> str:
     """`url`, well-formed or not, with `***` for each password in it, and for each value of an option unknown."""
-    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    scheme, separator, rest = url.partition("://")
+    if scheme not in (*SCHEMES, *SENTINEL_SCHEMES):  # then the :// may be a password's
+        scheme, separator, rest = "", "", url
     place, mark, query = rest.partition("?")
     user = re.split("[:@/#]", place)[0]
     _, at, host = place.rpartition("@")

@@ -355,7 +355,7 @@ def test_view_applied_without_its_entity_is_an_error_at_apply(deployment: Settin
         ({"client": "glide"}, "rows are written through redis-py alone"),
         ({"redis_type": "redis_sentinel", "sentinel_master": "leap"}, "name the sentinels in LEAP_REDIS_URL"),
         ({"connection_string": "localhost:6379"}, "give redis_url (or LEAP_REDIS_URL) instead"),
-        ({"redis_url": "http://:secret@localhost"}, "'http://:***@localhost': must begin with one of redis://"),
+        ({"redis_url": "http://:secret@localhost"}, "'http:***@localhost': must begin with one of redis://"),
         ({"redis_uri": "redis://localhost"}, "redis_uri"),
     ],
 )

@@ -118,7 +118,7 @@ def test_store_that_is_down_is_an_empty_ranking(run: Any) -> None:
         ("[]", (), {}, "the job must be one JSON object"),
         ('{"config":' + "[" * 100_000, (), {}, "the job must be one JSON object"),
         (JOB, ("--job", "absent.json"), {}, "name a file, or - for standard input"),
-        (JOB, ("--redis-url", "redis+x://u:secret@host"), {}, "redis+x://u:***@host"),
+        (JOB, ("--redis-url", "redis+x://u:secret@host"), {}, "redis+x:***@host"),
         (JOB, (), {"LEAP_PROJECT": "No!"}, "LEAP_PROJECT"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.connection import SSLConnection
 
@@ -109,6 +109,8 @@ SECRET: Final = "hunter2"
 NAMES: Final = st.sampled_from(["foo", "pass", "pwd", "password", "ssl_password", "sentinel_password", "ssl_ciphers"])
 
 
+@example("", "//hunter2", [])
+@example("", "hunter2://", [])
 @given(
     st.sampled_from(["", *(f"{scheme}://" for scheme in (*redis_address.SCHEMES, *redis_address.SENTINEL_SCHEMES))]),
     st.lists(st.text(":?&=#/%@ab", max_size=3), min_size=2, max_size=2).map(SECRET.join),
