@@ -54,14 +54,13 @@ from leap_training import layered  # noqa: E402
 from leap_training.publish import Publishable  # noqa: E402
 from leap_training.served_trees import FittedTrees, fit_trees  # noqa: E402
 from leap_training.training_set import TrainingSet, read_training_set  # noqa: E402
-from many_families import Family, filled  # noqa: E402
+from many_families import CANDIDATES, Family, filled  # noqa: E402
 from published_fit import publish_fit  # noqa: E402
 from services import RedisServer  # noqa: E402
-from small_training_set import MODELS, rows, write  # noqa: E402
+from small_training_set import rows, write  # noqa: E402
 from stored_history import Subject  # noqa: E402
 
 PROJECT = "leap"
-CANDIDATES = tuple(name for name in CATALOGUE if CATALOGUE[name].hourly_cost_usd is not None)[:22]
 PATIENT_S = 60.0
 """A deadline that nothing misses: how long an answer takes is measured here, not whether it is given up."""
 MOST_HMGETS = 2.5
@@ -91,16 +90,7 @@ def main() -> None:
         directory = Path(name)
         training = read_training_set(arguments.data or write(directory / "training.parquet", rows(2_000))).rows
         bundles = served(training, directory)
-        given = filled(
-            server.url,
-            PROJECT,
-            arguments.families,
-            MODELS,
-            CANDIDATES,
-            arguments.types_each,
-            JOBS,
-            lambda line: print(line, file=sys.stderr, flush=True),
-        )
+        given = filled(server.url, PROJECT, arguments.families, arguments.types_each, JOBS)
         jobs = [question(family) for family in given]
         taken = measured(server, bundles, jobs, directory, arguments.repeats)
     result = {"candidates": len(CANDIDATES), "families": arguments.families} | reported(taken, bundles)

@@ -32,20 +32,17 @@ sys.path.insert(0, str(ROOT / "tests"))
 import numpy as np  # noqa: E402
 import redis  # noqa: E402
 
-from leap_features.hardware import CATALOGUE  # noqa: E402
 from leap_predictor.history.client_replies import client_replies  # noqa: E402
 from leap_predictor.history.redis_reader import HistoryReader  # noqa: E402
 from leap_predictor.history.request import HistoryRequest  # noqa: E402
 from leap_predictor.history.snapshot_file import SnapshotFile  # noqa: E402
 from leap_predictor.manifest import history_views  # noqa: E402
-from many_families import Family, filled  # noqa: E402
+from many_families import CANDIDATES, Family, filled  # noqa: E402
 from services import RedisServer  # noqa: E402
-from small_training_set import MODELS  # noqa: E402
 from stored_history import Subject  # noqa: E402
 
 PROJECT = "leap"
 VIEWS = history_views()
-CANDIDATES = tuple(name for name in CATALOGUE if CATALOGUE[name].hourly_cost_usd is not None)[:22]
 PATIENT_S = 60.0
 COMMAND = """
 from leap_predictor.history.snapshot_command import snapshot_command
@@ -62,16 +59,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, RedisServer() as server:
-        given = filled(
-            server.url,
-            PROJECT,
-            arguments.families,
-            MODELS,
-            CANDIDATES,
-            arguments.types_each,
-            1_000,
-            lambda line: print(line, file=sys.stderr, flush=True),
-        )
+        given = filled(server.url, PROJECT, arguments.families, arguments.types_each, 1_000)
         path = Path(directory) / "history.snapshot"
         result: dict[str, Any] = {"families": arguments.families, "candidates": len(CANDIDATES), "levels": len(VIEWS)}
         result |= written(server, path)

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import random
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import redis
 
 from leap_features.events import fixed_log
+from leap_features.hardware import CATALOGUE
 from leap_features.history import EMPTY, FEATURES, Position, Run, features, fold
 from leap_features.layout import encode_timestamp, encode_value, entity_key, field, timestamp_field
 from leap_features.levels import LEVELS, Level
 from leap_features.meta import FIRST_LIVE_EPOCH
+from small_training_set import MODELS
 from stored_history import DAY_US, Subject, store_meta
+
+CANDIDATES: Final = tuple(name for name in CATALOGUE if CATALOGUE[name].hourly_cost_usd is not None)[:22]
+"""As many hardware types as a launcher asks about."""
 
 _THROUGHPUTS: Final = (120.0, 260.0, 530.0, 1_070.0)
 _PIPELINE: Final = 2_000
@@ -82,26 +88,20 @@ def fill(
     return stored
 
 
-def filled(
-    redis_url: str,
-    project: str,
-    count: int,
-    model_types: Sequence[str],
-    hardware: Sequence[str],
-    types_each: int,
-    asked: int,
-    say: Callable[[str], None],
-) -> list[Family]:
-    """Make a Redis ready and store the history of `count` families in it; return `asked` of them, in no order."""
+def filled(redis_url: str, project: str, count: int, types_each: int, asked: int) -> list[Family]:
+    """Make a Redis ready and store the history of `count` families in it; return `asked` of them, in no order.
+
+    They are of the models of small training sets, and ran on some of `CANDIDATES`.
+    """
     began = time.perf_counter()
-    given = list(families(count, model_types, hardware, types_each))
+    given = list(families(count, MODELS, CANDIDATES, types_each))
     with redis.Redis.from_url(redis_url) as client:
         store_meta(client, project)
         where = client.connection_pool.connection_kwargs
-        stored = fill(where["host"], where["port"], project, iter(given), model_types, hardware)
+        stored = fill(where["host"], where["port"], project, iter(given), MODELS, CANDIDATES)
         memory = client.info("memory")["used_memory"]
     seconds = time.perf_counter() - began
-    say(f"{stored:,} rows in {seconds:.0f} s, {memory / 2**20:,.0f} MiB of Redis")
+    sys.stderr.write(f"{stored:,} rows in {seconds:.0f} s, {memory / 2**20:,.0f} MiB of Redis\n")
     return [given[at] for at in np.random.default_rng(1).integers(0, len(given), asked)]
 
 

@@ -135,7 +135,7 @@ def checked_job(job: Job | Mapping[str, object]) -> Job:
         plain = {str(name): value for name, value in itertools.islice(job.items(), len(_FIELDS) + 1)}
     else:
         raise InvalidJob(f"job must be a Job or a mapping of its fields, got {type(job).__name__}")
-    for name in ("config", "architecture"):
+    for name in ("config", "architecture"):  # before each of very many is looked at
         size = len(value) if isinstance(value := plain.get(name), Mapping) else 0
         if size > MAX_CONFIG_KEYS:
             raise InvalidJob(f"job: {name} has {size:,} keys: must be a mapping of at most {MAX_CONFIG_KEYS:,} keys")

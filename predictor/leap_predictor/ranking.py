@@ -45,20 +45,19 @@ def eligible(
     names stands once, by the catalogue's own if that is among them: its failures under one name must not be passed by
     under another.
     """
-    by_one_name: dict[str, str] = {}
-    for candidate in candidates:
-        name = _one_name(candidate, catalogue)
-        if candidate == name or name not in by_one_name:
-            by_one_name[name] = candidate
+    one_names = [_one_name(candidate, catalogue) for candidate in candidates]
+    asked_as: dict[str, str] = {}
+    for candidate, name in zip(candidates, one_names, strict=True):
+        if candidate == name or name not in asked_as:
+            asked_as[name] = candidate
     never = {_one_name(name, catalogue) for name in policy.candidates.never}
     costs = {_one_name(name, catalogue): cost for name, cost in policy.costs.items()}
     good: list[Eligible] = []
     dropped: dict[str, str] = {}
-    for candidate in candidates:
-        name = _one_name(candidate, catalogue)
-        hardware = catalogue.lookup(candidate)
-        if by_one_name[name] != candidate:
-            dropped[candidate] = f"another name of {by_one_name[name]}: ask about each hardware type once"
+    for candidate, name in zip(candidates, one_names, strict=True):
+        hardware = catalogue.lookup(name)
+        if asked_as[name] != candidate:
+            dropped[candidate] = f"another name of {asked_as[name]}: ask about each hardware type once"
         elif name in never:
             dropped[candidate] = "the policy says never"
         elif hardware is None:

@@ -7,6 +7,7 @@ dropped and counted, whatever the disk or the broker does meanwhile.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import queue
 import threading
@@ -280,9 +281,8 @@ class _Writer:
             self.queue.put(None)
 
     def join(self, within_s: float) -> None:
-        thread = self._thread
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join(within_s)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(within_s)
 
     def ensure_running(self) -> None:
         """Start the thread if this process has none."""
@@ -290,16 +290,11 @@ class _Writer:
             return
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="leap-decisions", daemon=True)
-                started = False
-                try:
-                    self._thread.start()
-                    started = True
-                except RuntimeError:  # no more threads are allowed: the next record tries again, the queue is bounded
-                    pass
-                finally:
-                    if not started:
-                        self._thread = None
+                thread = threading.Thread(target=self._run, name="leap-decisions", daemon=True)
+                # Where there can be no more threads the next record tries again, and the queue is bounded.
+                with contextlib.suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
 
     def _run(self) -> None:
         with self._starting:  # who started it is done, or was interrupted in the midst of it and starts another

@@ -110,7 +110,7 @@ class CircuitBreaker:
             self._failures += 1
             self._last_error = error
             now = self._clock()
-            if self._failures < FAILURES or (self._open_until > now):
+            if self._failures < FAILURES or self._open_until > now:
                 return  # a straggler that was let through before the circuit opened must not prolong the pause
             self._trial_until = -math.inf
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S) if self._pause_s else FIRST_PAUSE_S

@@ -9,7 +9,7 @@ from leap_training.judge_page.overview import head, headline, tiles
 from leap_training.judge_page.reading import Judged
 from leap_training.judge_page.reasons import ablations, holdouts, importance, pairs, regret
 from leap_training.judge_page.scatter import predicted_against_measured
-from leap_training.page import Element, document, element
+from leap_training.page import Element, document, element, reading
 
 
 def page(judged: Judged) -> str:
@@ -86,16 +86,7 @@ def _reading() -> Element:
             "What the true expectation of every attempt would reach. It is known only on synthetic fleets.",
         ),
     )
-    return element(
-        "section",
-        element("h2", "How to read this"),
-        element(
-            "dl",
-            *(element("div", element("dt", word), element("dd", meaning)) for word, meaning in words),
-            class_="words",
-        ),
-        id="reading",
-    )
+    return reading(words)
 
 
 def _not_measured(judged: Judged) -> Element | None:

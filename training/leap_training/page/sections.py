@@ -31,7 +31,7 @@ def reading(words: Iterable[tuple[str, str]]) -> Element:
         element("h2", "How to read this"),
         element(
             "dl",
-            *(part for word, meaning in words for part in (element("dt", word), element("dd", meaning))),
+            *(element("div", element("dt", word), element("dd", meaning)) for word, meaning in words),
             class_="words",
         ),
         id="reading",
