@@ -92,7 +92,6 @@ WORDS = st.sampled_from(
             "v2",
             "v1.5",
             "3d-unet",
-            "imagenet",
         ),
         *(
             "xlstm",
@@ -181,6 +180,15 @@ def test_a_stem_is_its_own_stem(name: str) -> None:
     family = family_of("bert", name)
     stem = family.removeprefix("bert/")
     assert family_of("bert", stem) == family
+
+
+@given(st.sampled_from(["imagenet", "coco", "voc", "ilsvrc"]), st.integers(0, 99_999))
+@example("imagenet", 2000)
+@example("imagenet", 2019)
+@example("imagenet", 2020)
+def test_a_number_behind_a_data_set_stays_where_it_is_the_year_of_one(name: str, number: int) -> None:
+    kept = 2000 <= number < 2020
+    assert DEFAULT_RULES.stem(f"{name}-{number}") == (f"{name}-{number}" if kept else name)
 
 
 @given(NAMES)
